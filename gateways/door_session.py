@@ -93,7 +93,7 @@ class DoorSession(ABC):  # decision 154
         self._max_unsent_bytes = max_unsent_bytes
         self._received = ReceiveBuffer()
         self._timers = Timers(link)
-        self._pacer = Pacer(link, self._timers, self._received, self._take_rest)
+        self._pacer = Pacer(link, self._timers, self._received, self)
         self._login_end = self._timers.add(self._on_late)
         self._guard: Guard | None = None
         self._subscriptions: dict[str, DoorSubscription] = {}
@@ -315,13 +315,10 @@ class DoorSession(ABC):  # decision 154
         self._login_end.at(0)
         self.on_login()
         if self._received.held_bytes:
-            self._take_rest()
+            self.handle_data(b"")
 
     def _on_late(self, now_ms: int) -> None:
         self.fail("login_timeout", self.late)
-
-    def _take_rest(self) -> None:
-        self.handle_data(b"")
 
     def _leave_when_answered(self) -> None:
         if self._goodbye is not None and not self._unanswered and not self._ended:

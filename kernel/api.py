@@ -749,6 +749,9 @@ class SessionPort(Protocol):
         """These are done with (PUBACK, PUBCOMP, or a refusal). Durable soon; nobody waits for it. Those that are not in
         flight."""
 
+    def deny(self, packet_ids: Collection[int]) -> None:
+        """These were handed out (0: without an id) and are not sent, as rights have changed: done with, and counted."""
+
     def receive(self, packet_ids: Collection[int], owner: Owner, token: object) -> list[int]:
         """PUBREC came for these; answered once that is durable, and then they may be released (PUBREL). Those that
         are not in flight. Raises Stopping."""

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.kernel.groups.sharing import SHARE, parse_share
-from gatehouse.kernel.sessions.session_values import NO_LISTENER
+from gatehouse.kernel.sessions.session_values import NO_LISTENER, Outgoing
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.kernel.api import SessionPort, SessionsPort
     from gatehouse.kernel.message import Owner
-    from gatehouse.kernel.sessions.session_values import Entrusted, Outgoing, Owed, Released, Subscribed
+    from gatehouse.kernel.sessions.session_values import Entrusted, Owed, Released, Subscribed
 
 
 class SessionConnection(Protocol):
@@ -56,7 +56,15 @@ class GuardedSession:
     # ---- what the kernel calls
 
     def on_messages(self, messages: list[Outgoing | Released]) -> None:
-        self._connection.on_messages(messages)
+        if self._version is not self._guard.version:         # decision 901: changed since they were judged
+            denied = [message.packet_id for message in messages
+                      if isinstance(message, Outgoing) and not self.may_have(message.address)]
+            if denied:
+                self._port.deny(denied)
+                messages = [message for message in messages
+                            if not isinstance(message, Outgoing) or self.may_have(message.address)]
+        if messages:
+            self._connection.on_messages(messages)
 
     def on_session_ended(self, reason: str) -> None:
         self._connection.on_session_ended(reason)
@@ -144,6 +152,9 @@ class GuardedSession:
 
     def acknowledge(self, packet_ids: Collection[int]) -> list[int]:
         return self._port.acknowledge(packet_ids)
+
+    def deny(self, packet_ids: Collection[int]) -> None:
+        self._port.deny(packet_ids)
 
     def receive(self, packet_ids: Collection[int], owner: Owner, token: object) -> list[int]:
         return self._port.receive(packet_ids, owner, token)

@@ -86,7 +86,7 @@ class AmqpSession:
         self.flow = services.admission.trace.flow(DOOR_NAME)
         self._received = ReceiveBuffer()
         self._timers = Timers(link)
-        self._pacer = Pacer(link, self._timers, self._received, self._take_rest)
+        self._pacer = Pacer(link, self._timers, self._received, self)
         self._opening = self._timers.add(self._on_late)    # and once it is closing: when it must be closed
         self._beating = self._timers.add(self._beat)       # when the next heartbeat leaves
         self._handing_out = self._timers.add(lambda _: self.channels.wake())       # limits let something out again
@@ -274,7 +274,7 @@ class AmqpSession:
         except NotAuthenticated as refusal:
             self._refuse_login(refusal)
         if self._received.held_bytes:
-            self._take_rest()
+            self.handle_data(b"")
 
     def _refuse_login(self, why: NotAuthenticated) -> None:
         reason = f"connect_refused: {self.identity.attempt}: {why}"
@@ -465,9 +465,6 @@ class AmqpSession:
 
     def handle_timer(self, now_ms: int) -> None:
         self._timers.handle_timer(now_ms)
-
-    def _take_rest(self) -> None:
-        self.handle_data(b"")
 
     def _on_late(self, now_ms: int) -> None:
         if self._closing is None:

@@ -25,7 +25,7 @@ for what is owed from the log) is everybody's, whatever is left.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import Link
@@ -199,23 +199,22 @@ class Timers:
             self._link.wake_at(first_ms)
 
 
-def _nothing() -> None:
-    """What is called of a session whose connection has ended."""
+class Paced(Protocol):
+    """A session, as its pacer knows it."""
+
+    def handle_data(self, data: bytes) -> None:
+        """See `contract.Session`; with b"" it goes on with what has come already."""
 
 
-def _no() -> bool:
-    return False
+class Pacer(Timer):  # decision 319
+    """When the peer is not read: until a time, and for as long as something is waited for. Then `session` goes on with
+    what has come already."""
 
-
-class Pacer(Timer):
-    """When the peer is not read: until a time, and for as long as something is waited for. Then `take_rest` is called:
-    the session goes on with what has come already."""
-
-    def __init__(self, link: Link, timers: Timers, received: ReceiveBuffer, take_rest: Callable[[], None]) -> None:
+    def __init__(self, link: Link, timers: Timers, received: ReceiveBuffer, session: Paced) -> None:
         super().__init__(timers)
         self._link = link
         self._received = received
-        self._take_rest = take_rest
+        self._session: Paced | None = session
         self._holds = 0
 
     @property
@@ -255,26 +254,33 @@ class Pacer(Timer):
     def end(self) -> None:
         """The connection has ended: nobody is called any more."""
         self.when_ms = 0
-        self._take_rest = _nothing
+        self._session = None
 
     def on_due(self, now_ms: int) -> None:
         """See `Timer.on_due`."""
-        if not self._holds:
+        if not self._holds and self._session is not None:
             self._link.resume()
-            self._take_rest()
+            self._session.handle_data(b"")
+
+
+class Expecting(Protocol):
+    """A session whose peer is to say something now and then."""
+
+    def on_silence(self) -> None:
+        """The peer has said nothing for too long."""
+
+    def is_excused(self) -> bool:
+        """Whether it may be the hub's own doing that nothing was heard: the peer has as long again then."""
 
 
 class Silence(Timer):
     """Ends a peer that says nothing for too long. To hear it costs one assignment: no timer moves."""
 
-    def __init__(self, timers: Timers, on_silence: Callable[[], None], is_excused: Callable[[], bool]) -> None:
-        """`is_excused` says whether it may be the hub's own doing that nothing was heard; the peer has as long again
-        then."""
+    def __init__(self, timers: Timers, session: Expecting) -> None:
         super().__init__(timers)
         self.heard_ms = 0
         self._limit_ms = 0
-        self._on_silence = on_silence
-        self._is_excused = is_excused
+        self._session: Expecting | None = session
         self._idle_ms: Callable[[], int] | None = None
 
     def hear(self, now_ms: int) -> None:
@@ -294,15 +300,16 @@ class Silence(Timer):
     def end(self) -> None:
         """The connection has ended: nobody is called any more."""
         self.when_ms = 0
-        self._on_silence, self._is_excused, self._idle_ms = _nothing, _no, None
+        self._session = self._idle_ms = None
 
     def on_due(self, now_ms: int) -> None:
         """See `Timer.on_due`."""
         if self._idle_ms is not None:
             self.heard_ms = max(self.heard_ms, now_ms - self._idle_ms())
-        if now_ms - self.heard_ms >= self._limit_ms:
-            if not self._is_excused():
-                self._on_silence()
+        session = self._session
+        if session is not None and now_ms - self.heard_ms >= self._limit_ms:
+            if not session.is_excused():
+                session.on_silence()
                 return
             self.heard_ms = now_ms
         self.at(self.heard_ms + self._limit_ms)

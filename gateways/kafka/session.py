@@ -94,7 +94,7 @@ class KafkaSession:
         self._throttle = timers.add(self._go_on)     # when requests are dispatched again
         self._next_turn = timers.add(self._go_on)    # when to go on, if this turn ended before everything was handled
         self._login_end = timers.add(self._on_no_login)                # of a login, or of the wait for a first request
-        self._silence = Silence(timers, self._on_silence, self._is_busy)
+        self._silence = Silence(timers, self)
         self._session_end = timers.add(self._on_session_end)           # when this client must have logged in again
         self._holding = timers.add(self._release)    # when to call what is held
         self._held: Callable[[], None] | None = None
@@ -481,7 +481,7 @@ class KafkaSession:
         self._login_end.at(0)
         self._session_end.at(self._end_of_session(principal))
 
-    def _is_busy(self) -> bool:
+    def is_excused(self) -> bool:
         """Whether it may be our doing that the client says nothing: it waits for an answer, or is not read."""
         return bool(self._waiting) or self._is_full()
 
@@ -503,7 +503,8 @@ class KafkaSession:
     def _on_no_login(self, now_ms: int) -> None:
         self.close("login_timeout: no login, or no request, came in time")
 
-    def _on_silence(self) -> None:
+    def on_silence(self) -> None:
+        """See `flow.Expecting`."""
         self.close("idle_timeout: the client has asked for nothing")
 
     def _on_session_end(self, now_ms: int) -> None:

@@ -5,6 +5,8 @@ waits in memory like the rest. Order is that of `keep`: memory first, since a me
 no range is owed. When more ranges are owed than may be remembered, QoS 0 messages are dropped and counted; for QoS 1
 the client is given up: a silent gap would be a lie.
 
+What the client may not have any more when rights have changed is dropped, from memory and from the ranges.
+
 All of it is charged to the budget of all connections, and bounded by a part of what is left of that, too: the less
 there is, the sooner a client has ranges only, and the fewer of them.
 """
@@ -72,6 +74,8 @@ class Backlog:
         self._waiting: deque[Waiting] = deque()
         self._ranges: deque[Range] = deque()
         self._fetching = False
+        self._judged_under: object = outbox.guard.version      # the rights that what waits was judged by
+        self._asked_under: object = None           # the same of what is read from the log; None: it is not wanted
 
     @property
     def empty(self) -> bool:
@@ -108,7 +112,7 @@ class Backlog:
                 ranges.append(Range(address, offset, count, qos))
                 self._charge(RANGE_BYTES)
             elif qos:
-                self._outbox.give_up(f"slow_consumer: it is owed more than {len(ranges)} stretches of the log")
+                self._outbox.session.give_up(f"slow_consumer: it is owed more than {len(ranges)} stretches of the log")
                 return
             else:
                 self._outbox.trace.on_event("mqtt", "dropped_slow", count)
@@ -145,10 +149,50 @@ class Backlog:
 
     def go_on(self) -> None:
         """The backlog's turn has come: send one piece of what waits, then read the next from the log."""
+        if self._judged_under is not self._outbox.guard.version:
+            self.look_again()
         self._send_waiting()
         if self._may_read():
             self._fetch()                # answered before it returns where all is in memory
         self.pump()
+
+    def look_again(self) -> None:  # decision 901
+        """Rights have changed: what the client may not have any more is dropped and counted."""
+        self._judged_under = self._outbox.guard.version
+        self._drop(self._denied({waiting[0] for waiting in self._waiting} | {owed.address for owed in self._ranges}))
+
+    def _denied(self, addresses: set[HeardAddress]) -> set[HeardAddress]:
+        may_consume = self._outbox.guard.may_consume
+        return {address for address in addresses if not may_consume(address.address)}
+
+    def _drop(self, denied: set[HeardAddress]) -> None:
+        if not denied:
+            return
+        dropped = 0
+        waiting, self._waiting = self._waiting, deque()
+        for each in waiting:
+            address, messages, start, qos = each
+            if address not in denied:
+                self._waiting.append(each)
+                continue
+            count, size = len(messages) - start, size_of(messages, start, len(messages))
+            self.waiting_bytes -= size
+            self._charge(-size - MESSAGE_BYTES * count)
+            dropped += self._let_go(count, qos)
+        ranges, self._ranges = self._ranges, deque()
+        for owed in ranges:
+            if owed.address not in denied:
+                self._ranges.append(owed)
+                continue
+            self._charge(-RANGE_BYTES)
+            dropped += self._let_go(owed.count, owed.qos)
+        self._asked_under = None                   # it was asked for what is owed no more
+        self._outbox.trace.on_event("mqtt", "dropped_denied", dropped)
+
+    def _let_go(self, count: int, qos: int) -> int:
+        if not qos:
+            self.unacknowledged -= count
+        return count
 
     def _may_send(self) -> bool:
         return len(self._waiting) > 0 and self._outbox.may_send(self._waiting[0][3] > 0)
@@ -178,12 +222,17 @@ class Backlog:
 
     def _fetch(self) -> None:
         firsts: dict[int, int] = {}
-        addresses: dict[HeardAddress, None] = {}
+        addresses: set[HeardAddress] = set()
         for owed in islice(self._ranges, FETCH_RANGES):
             firsts.setdefault(owed.partition_id, owed.first_offset)
-            addresses[owed.address] = None
+            addresses.add(owed.address)
+        denied = self._denied(addresses)
+        if denied:                       # heard before the connection was told that rights have changed
+            self._drop(denied)
+            return
         size = max(LEAST_FETCH_BYTES, min(FETCH_BYTES, self._unsent.part()))
         self._fetching = True
+        self._asked_under = self._judged_under
         self._outbox.guard.read_back([(partition_id, offset, size // len(firsts))
                                       for partition_id, offset in firsts.items()], addresses, size, self._on_fetched)
 
@@ -191,10 +240,13 @@ class Backlog:
         self._fetching = False
         if not self._ranges:             # the client has gone meanwhile
             return
+        if self._asked_under is not self._outbox.guard.version:
+            self.pump()                  # asked for again, with the rights of now
+            return
         try:
             self._take_fetched({read.answer.partition_id: Found(read) for read in answers})
         except StorageFailed as error:
-            self._outbox.give_up(f"{error.code}: what the client is owed cannot be read")
+            self._outbox.session.give_up(f"{error.code}: what the client is owed cannot be read")
             return
         self.pump()
 

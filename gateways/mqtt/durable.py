@@ -259,13 +259,17 @@ class DurableSession:
         """Send these, all with the same topic and properties, once they are in flight over any end of the hub. `first`
         is the first byte of their packets. Raises Stopping."""
         parts: list[bytes] = []
-        packet_ids = self._session.entrust(messages, self, (b"", partial(self._send_entrusted, parts, group)))
+        packet_ids: list[int] = []
+        packet_ids += self._session.entrust(messages, self, (b"", partial(self._send_entrusted, messages[0].address,
+                                                                           packet_ids, parts, group)))
         parts += [encode_publish(first, topic, PACKET_ID_BYTES[packet_id], tail, message.value)
                   for packet_id, message in zip(packet_ids, messages, strict=True) if packet_id]
         self.share()
 
-    def _send_entrusted(self, parts: list[bytes], group: str) -> None:
-        if parts:
+    def _send_entrusted(self, address: str, packet_ids: list[int], parts: list[bytes], group: str) -> None:
+        if parts and not self._outbox.guard.may_consume(address):      # not any more
+            self._session.deny([packet_id for packet_id in packet_ids if packet_id])
+        elif parts:
             self._link.write_many(parts)
             self._outbox.handed_out(len(parts), sum([len(part) for part in parts]), group=group)
 

@@ -86,6 +86,7 @@ class History:
         self._stored = stored
         self._ahead: deque[tuple[int, str, str, Record]] = deque()     # partition id, topic, address
         self._reading = False
+        self._judged_under: object = outbox.guard.version      # the rights that these were judged by, or later ones
         self._over = False
         self._turn = 0
         self._watch = 0
@@ -155,6 +156,7 @@ class History:
         if self._over or self.is_sent:
             return
         if self._ahead:
+            self._look_again()
             self._send()
         if not self._ahead and not self._reading:
             self._read()
@@ -207,7 +209,7 @@ class History:
         for stretch in stretches:
             partition_id, before = stretch.partition_id, self._positions[stretch.partition_id]
             if stretch.error is not None and stretch.topic:
-                self._outbox.give_up(f"storage_failed: the history of {self.asked.filter} cannot be read")
+                self._outbox.session.give_up(f"storage_failed: the history of {self.asked.filter} cannot be read")
                 return
             stop = self._stops.get(partition_id, 0) if self.is_durable else stretch.next_offset
             self._positions[partition_id] = max(before, min(stretch.next_offset, stop))
@@ -225,6 +227,16 @@ class History:
             durable.end_history(self.asked.filter)
 
     # ---- sending
+
+    def _look_again(self) -> None:  # decision 901
+        """Where rights have changed: what was read and may not be had any more is dropped and counted."""
+        guard, count = self._outbox.guard, len(self._ahead)
+        if self._judged_under is guard.version:
+            return
+        self._judged_under = guard.version
+        self._ahead = deque([each for each in self._ahead if guard.may_consume(each[2])])
+        if len(self._ahead) < count:
+            self._outbox.trace.on_event("mqtt", "dropped_denied", count - len(self._ahead))
 
     def _send(self) -> None:
         outbox, ahead, parts = self._outbox, self._ahead, list[bytes]()

@@ -18,8 +18,7 @@ What was sent with QoS 1 or 2 is in the window until the client has answered:
 """
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.gateways.admission.limits.meter import NO_BOUND
 from gatehouse.gateways.mqtt import reasons
@@ -222,25 +221,28 @@ LARGE_BYTES: Final = 4096              # packets of QoS 1 that are larger on ave
 NOT_RECEIVED: Final = 0x80             # and above: the client has not taken the message (2.4)
 
 
-def _never(wait_ms: int) -> None:
-    """In tests of an outbox alone."""
+class Sender(Protocol):
+    """A session, as its outbox knows it."""
+
+    def give_up(self, reason: str) -> None:
+        """End the connection of a client that can no longer be served without a gap."""
+
+    def pump_later(self, wait_ms: int) -> None:
+        """`Outbox.pump` then, in hub time."""
 
 
 class Outbox:
-    """The switchboard's `LiveListener`.
-
-    `give_up(reason)` ends the connection of a client that can no longer be served without a gap.
-    """
+    """The switchboard's `LiveListener`."""
 
     def __init__(self, link: Link, guard: Guard, clients: Clients, config: MqttConfig, trace: Trace,
-                 give_up: Callable[[str], None], outgoing: Outgoing | None = None) -> None:
+                 session: Sender, outgoing: Outgoing | None = None) -> None:
         self.link = link
         self.guard = guard
         self.clients = clients
         self.config = config
         self.trace = trace
         self.flow = trace.flow("mqtt")
-        self.give_up = give_up
+        self.session: Sender = session             # decision 319
         self.outgoing = outgoing                   # MQTT 5 alone
         self.most_in_flight: int = (config.max_inflight if outgoing is None
                                     else min(config.max_inflight, outgoing.receive_maximum))
@@ -254,7 +256,6 @@ class Outbox:
         self.shares: Shares | None = None          # likewise: made with the first shared subscription
         self.transacting: Transacting | None = None            # likewise
         self._ended = False
-        self.later: Callable[[int], None] = _never           # `pump` then, in hub time; the session's
         self._room = 0                             # bytes that may still be written
         self.left = NO_BOUND                      # messages that limits let out
         self._parts: list[bytes] = []              # sent and not written yet
@@ -285,7 +286,6 @@ class Outbox:
             self.transacting.end()
         self._feed = self._backlog = self.choosing = self.shares = self.transacting = None  # decision 297
         self.durable = self.outgoing = None
-        self.later = _never
 
     def may_send(self, acknowledged: bool) -> bool:
         """Whether socket, and above QoS 0 the window, have room."""
@@ -304,7 +304,7 @@ class Outbox:
             return room
         self.left, size_bytes = self.guard.out_room()
         if not self.left:
-            self.later(self.guard.out_wait_ms())
+            self.session.pump_later(self.guard.out_wait_ms())
         return min(room, size_bytes)
 
     def handed_out(self, messages: int, size_bytes: int, topic: str = "", address: str = "", group: str = "") -> None:
@@ -316,7 +316,7 @@ class Outbox:
             wait_ms = self.guard.hand_out(messages, size_bytes, topic, address, group)
             if wait_ms:
                 self._room = self.left = 0
-                self.later(wait_ms)
+                self.session.pump_later(wait_ms)
 
     def acknowledge(self, data: bytes, pos: int) -> int:
         """`Window.acknowledge`, and send what was waiting for room."""
@@ -494,6 +494,12 @@ class Outbox:
         self.link.write(encoded)
         self.handed_out(1, len(encoded))
 
+    def look_again(self) -> None:
+        """Rights have changed: what waits and may not be had any more is dropped."""
+        if self._backlog is not None:
+            self._backlog.look_again()
+            self.pump()
+
     def forget_filter(self, topic_filter: str) -> None:
         """The subscription is over."""
         if self._feed is not None:
@@ -506,7 +512,7 @@ class Outbox:
         try:
             self._deliver(deliveries)
         except Exception:
-            self.give_up("internal_error: a delivery failed")      # rather than go on with a gap; the kernel logs it
+            self.session.give_up("internal_error: a delivery failed")  # no gap is gone on with; the kernel logs it
             raise
         self.pump()
 

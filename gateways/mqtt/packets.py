@@ -44,6 +44,7 @@ CONNACK_BAD_LOGIN: Final = 4
 CONNACK_NOT_AUTHORIZED: Final = 5
 
 PINGRESP: Final = b"\xd0\x00"
+SERVERS_ALONE: Final = frozenset((0x20, 0x90, 0xB0, 0xD0))     # CONNACK, SUBACK, UNSUBACK, PINGRESP
 SUBACK_REFUSED: Final = 0x80           # and above, in MQTT 5
 
 MQTT31: Final = 3                      # protocol levels
@@ -55,6 +56,13 @@ FILTERS_MAX: Final = 1024              # of one packet; all of them are taken be
 PROPERTY_BYTES_MAX: Final = 65_535     # of a CONNECT, and of its will
 CONNECT_BYTES_MAX: Final = 5 + 10 + 5 * (2 + 65535) + 2 * (4 + PROPERTY_BYTES_MAX)
 """Fixed and variable header, five fields of the largest size, two sets of properties."""
+
+_ANSWERS: Final = frozenset((0, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99))
+SAID_BY_CLIENTS: Final = {
+    Packet.PUBACK: _ANSWERS, Packet.PUBREC: _ANSWERS,
+    Packet.PUBREL: frozenset((0, 0x92)), Packet.PUBCOMP: frozenset((0, 0x92)),
+    Packet.DISCONNECT: frozenset((0, 0x04, 0x80, 0x81, 0x82, 0x83, 0x90, *range(0x93, 0x9A)))}
+"""Reason codes that a client may give (tables of 3.4.2.1, 3.5.2.1, 3.6.2.1, 3.7.2.1, 3.14.2.1)."""
 
 NO_LOCAL: Final = 0x04                 # options of a filter in SUBSCRIBE (3.8.3.1), beside two bits of QoS
 RETAIN_AS_PUBLISHED: Final = 0x08
@@ -117,7 +125,7 @@ def decode_connect(body: bytes) -> Connect:
 
 
 def _check_connect_flags(flags: int, level: int) -> None:
-    if flags & 0x01:
+    if flags & 0x01 and level > MQTT31:                # 3.1 calls it unused
         raise ProtocolError("[MQTT-3.1.2-3] the reserved flag of CONNECT is set", reasons.MALFORMED)
     if flags & 0x04:
         if flags & 0x18 == 0x18:
@@ -181,7 +189,10 @@ def decode_reason(body: bytes, packet: Packet) -> tuple[int, Properties]:
     if not body:
         return 0, NONE
     fields = Fields(body)
-    return fields.byte(), _last_properties(fields, packet)
+    reason = fields.byte()
+    given = _last_properties(fields, packet)
+    _check_reason(reason, packet)
+    return reason, given
 
 
 def decode_ack(body: bytes, packet: Packet) -> tuple[int, int]:
@@ -192,7 +203,13 @@ def decode_ack(body: bytes, packet: Packet) -> tuple[int, int]:
         return packet_id, 0
     reason = fields.byte()
     _last_properties(fields, packet)
+    _check_reason(reason, packet)
     return packet_id, reason
+
+
+def _check_reason(reason: int, packet: Packet) -> None:
+    if reason not in SAID_BY_CLIENTS.get(packet, (reason,)):
+        raise ProtocolError(f"(2.4) a {packet.name} with reason code {reason:#04x}")
 
 
 def _last_properties(fields: Fields, packet: Packet) -> Properties:

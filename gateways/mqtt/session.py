@@ -114,8 +114,8 @@ class MqttSession:
         self._stopping = False
         self._received = ReceiveBuffer()
         self._timers = Timers(link)
-        self._pacer = Pacer(link, self._timers, self._received, self._take_rest)
-        self._silence = Silence(self._timers, self._on_silence, self._is_not_read)
+        self._pacer = Pacer(link, self._timers, self._received, self)
+        self._silence = Silence(self._timers, self)
         self._silence.expect(services.now_ms(), config.connect_timeout_ms)
 
     # --- bytes in ----------------------------------------------------------------------------------------------------
@@ -326,9 +326,6 @@ class MqttSession:
             self._figures = System(self._services, self._outbox, self._config, self._timers)
         return self._figures
 
-    def _take_rest(self) -> None:
-        self.handle_data(b"")
-
     def _submit(self, inbox: Inbox, messages: list[Message], packet_ids: list[bytes], exact_ids: list[bytes],
                 size_bytes: int) -> None:
         wait_ms = inbox.submit(messages, packet_ids, exact_ids, size_bytes)
@@ -377,6 +374,8 @@ class MqttSession:
             raise ProtocolError("[MQTT-3.1.0-2] a second CONNECT")
         elif first == packets.AUTH and level == packets.MQTT5:
             self._handle_auth(body)
+        elif first in packets.SERVERS_ALONE:
+            raise ProtocolError(f"a packet that servers alone send: {first:#04x} (2.1.2)")
         else:
             raise MalformedPacket(f"[MQTT-2.2.2-2] a packet that begins with {first:#04x}")
 
@@ -432,7 +431,7 @@ class MqttSession:
             self._received.add(data[size:])
         elif self._outbox is not None and size < len(data):
             self._received.keep(data, size)
-            self._take_rest()
+            self.handle_data(b"")
 
     def _connect(self, connect: Connect) -> None:
         if not connect.is_spoken:
@@ -470,7 +469,7 @@ class MqttSession:
                 return
             self._accept(connect, answer)
             if self._received.held_bytes and not self._pacer.is_held:
-                self._take_rest()                              # what came behind CONNECT
+                self.handle_data(b"")                              # what came behind CONNECT
 
         link = self._link
         credentials = NOTHING
@@ -520,7 +519,7 @@ class MqttSession:
         if not self._ended and size < len(data):
             self._received.add(data[size:])
             if not self._pacer.is_held:
-                self._take_rest()
+                self.handle_data(b"")
 
     def _on_logged_in(self, connect: Connect, answer: Principal | NotAuthenticated, proof: bytes) -> None:
         if self._ended:
@@ -534,7 +533,7 @@ class MqttSession:
         self._proof = proof
         self._accept(connect, answer)
         if self._received.held_bytes and not self._pacer.is_held:
-            self._take_rest()
+            self.handle_data(b"")
 
     def _handle_auth(self, body: bytes) -> None:
         """An AUTH of a client that is let in: it logs in again [MQTT5-4.12.1-1], and the rest goes on meanwhile."""
@@ -598,8 +597,7 @@ class MqttSession:
         self._packet_bytes_max = min(bytes_max, config.max_packet_bytes or bytes_max)
         if before is not None:
             before.handle_taken_over()
-        outbox = self._outbox = Outbox(link, guard, clients, config, trace, self._end, self._dress(connect))
-        outbox.later = self._pump_later
+        outbox = self._outbox = Outbox(link, guard, clients, config, trace, self, self._dress(connect))
         self._silence.expect(self._now_ms(),
                              int(connecting.keep_alive_of(connect, config) * 1000 * config.keep_alive_factor))
         self._expiry_ms = connecting.session_expiry_of(connect, config)
@@ -656,7 +654,7 @@ class MqttSession:
         if self._pacer.is_held:
             self._pacer.release()
             if self._received.held_bytes:
-                self._take_rest()
+                self.handle_data(b"")
 
     def _resume(self, durable: DurableSession) -> None:
         """What the session has had before goes on."""
@@ -688,8 +686,12 @@ class MqttSession:
                 self._outbox.outgoing.sends_by(self._subscriptions)
         return self._subscriptions
 
-    def _pump_later(self, wait_ms: int) -> None:
-        """Send more then, in hub time."""
+    def give_up(self, reason: str) -> None:
+        """See `outbox.Sender`."""
+        self._end(reason)
+
+    def pump_later(self, wait_ms: int) -> None:
+        """See `outbox.Sender`."""
         if self._pumping is None:
             self._pumping = self._timers.add(self._pump)
         self._pumping.at(self._now_ms() + max(1, wait_ms))
@@ -749,8 +751,8 @@ class MqttSession:
         self._end(f"principal_ended: {reason}")
 
     def on_rights_changed(self) -> None:
-        """Subscriptions that are no longer allowed end, and so does a client whose id is not; MQTT cannot tell the
-        client of the former."""
+        """Subscriptions that are no longer allowed end, with what waits of them, and so does a client whose id is not;
+        MQTT cannot tell the client of the former."""
         guard, wanted = self._guard, self._wanted_id
         if guard is None or self._ended:
             return
@@ -764,6 +766,8 @@ class MqttSession:
                 subscriptions.end(topic_filter)
                 self._count("subscription_ended")
                 guard.note_untold("subscription_ended", f"{topic_filter!r} may not be had any more")
+        if self._outbox is not None:
+            self._outbox.look_again()
 
     def handle_taken_over(self) -> None:
         """Another connection has come with the same client id [MQTT-3.1.4-2]."""
@@ -831,13 +835,14 @@ class MqttSession:
     def handle_timer(self, now_ms: int) -> None:
         self._timers.handle_timer(now_ms)
 
-    def _on_silence(self) -> None:
+    def on_silence(self) -> None:
+        """See `flow.Expecting`."""
         if self._outbox is None:
             self._end("connect_timeout: no CONNECT came")
         else:
             self._end("keep_alive_timeout: nothing came for too long [MQTT-3.1.2-24]")
 
-    def _is_not_read(self) -> bool:
+    def is_excused(self) -> bool:
         """Whether it may be our doing that nothing was heard."""
         return self._outbox is not None and bool(
             self._pacer.waits or self._kernel.congested or self._link.unsent_bytes

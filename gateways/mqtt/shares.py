@@ -61,7 +61,7 @@ class Share:
 
     def _on_overdue(self) -> None:
         """What was sent with QoS 2 stays with its client, so the client goes: 3.1.1 has no other way to say it."""
-        self._outbox.give_up(f"ack_timeout: a message of {self._filter} was not acknowledged in time")
+        self._outbox.session.give_up(f"ack_timeout: a message of {self._filter} was not acknowledged in time")
 
     def on_gone(self) -> None:
         """The topic was deleted: the subscription is there still, and gets nothing."""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 DOOR: Final = "mqtt"
 BROKER: Final = SYSTEM + "broker/"
 MINUTES: Final = (1, 5, 15)
-DROPPED: Final = ("dropped_slow", "dropped_large", "expired", "lost_retention")
+DROPPED: Final = ("dropped_slow", "dropped_large", "dropped_denied", "expired", "lost_retention")
 """Events that count a message which a client was not sent."""
 
 Figures = dict[str, bytes]

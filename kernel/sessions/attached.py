@@ -215,6 +215,11 @@ class Attached:
             self.on_left()
         return unknown
 
+    def deny(self, packet_ids: Collection[int]) -> None:
+        if not self._over:
+            self._hub.drop(self.session, "denied", len(packet_ids))
+            self.acknowledge([packet_id for packet_id in packet_ids if packet_id])
+
     def on_left(self) -> None:
         """Something of what was in flight is done with."""
         if self._again:

@@ -41,11 +41,14 @@ class Peer:
         self.link, self.guard, self.taken = FakeLink(), FakeGuard(), [""]
         self.wait_ms = wait_ms
         self.timers = Timers(cast(Any, self.link))
-        self.pacer = Pacer(cast(Any, self.link), self.timers, ReceiveBuffer(), lambda: None)
+        self.pacer = Pacer(cast(Any, self.link), self.timers, ReceiveBuffer(), self)
         self.slowing = Slowing(cast(Any, self.link), cast(Any, self.guard), self.timers, self.pacer,
                                lambda: self.now_ms, sort, self.take)
         self.left = b""
         self.pauses = False
+
+    def handle_data(self, data: bytes) -> None:
+        """The pacer's turn has come: nothing was kept here."""
 
     def take(self, data: bytes) -> bytes:
         """Letters alone."""

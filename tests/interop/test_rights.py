@@ -23,6 +23,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaProducer
 from kafka.errors import TopicAuthorizationFailedError
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 from pika.exceptions import ChannelClosedByBroker
 
 from tests.interop.guarded_hub import PASSWORD, GuardedHub, guarded_hub
@@ -408,6 +410,44 @@ def test_a_right_that_is_taken_away_ends_what_hangs_on_it(guarded: GuardedHub) -
         with pytest.raises(Empty):
             client.messages.get(timeout=0.5)
         assert client.subscribe("open/#") == "128"
+
+
+@pytest.mark.parametrize("expiry_s", [0, 3600])
+def test_what_waits_for_a_slow_client_is_not_sent_once_it_may_not_be_read(guarded: GuardedHub, expiry_s: int) -> None:
+    """Paho takes one message at a time, and is denied a part of what waits in the hub's memory or its session."""
+    allowed = json.loads(http(guarded, "POST", "/v1/acl", b'{"who":"user:eve","pattern":"open/#"}', user="root")[1])
+    client = paho.Client(CallbackAPIVersion.VERSION2, "slow", protocol=MQTTProtocolVersion.MQTTv5, manual_ack=True,
+                         reconnect_on_failure=False)
+    messages: Queue[paho.MQTTMessage] = Queue()
+    granted: Queue[list[int]] = Queue()
+    client.on_message = lambda _client, _data, message: messages.put(message)
+    client.on_subscribe = lambda _client, _data, _mid, codes, _properties: granted.put([code.value for code in codes])
+    client.username_pw_set("eve", PASSWORD)
+    said = Properties(PacketTypes.CONNECT)
+    said.ReceiveMaximum, said.SessionExpiryInterval = 1, expiry_s
+    client.connect("127.0.0.1", guarded.ports("mqtt")[0], clean_start=True, properties=said)
+    client.loop_start()
+    try:
+        client.subscribe("open/#", qos=1)
+        assert granted.get(timeout=WAIT_S) == [1]
+        for number in range(5):
+            for topic in ("free", "secret"):
+                assert http(guarded, "POST", f"/v1/publish/open/{topic}", b"%d" % number, user="root")[0] == 201
+        first = messages.get(timeout=WAIT_S)
+        denied = json.loads(http(guarded, "POST", "/v1/acl", b'{"who":"user:eve","pattern":"open/secret",'
+                                 b'"effect":"deny"}', user="root")[1])
+        assert http(guarded, "POST", "/v1/publish/open/free", b"last", user="root")[0] == 201
+        came = [first]
+        while came[-1].payload != b"last":
+            client.ack(came[-1].mid, came[-1].qos)
+            came.append(messages.get(timeout=WAIT_S))
+        assert [(each.topic, each.payload) for each in came] == [
+            ("open/free", payload) for payload in (b"0", b"1", b"2", b"3", b"4", b"last")]
+        for rule in (denied, allowed):
+            assert http(guarded, "DELETE", f"/v1/acl/{rule['id']}", user="root")[0] == 204
+    finally:
+        client.disconnect()
+        client.loop_stop()
 
 
 def test_a_client_id_is_its_users(guarded: GuardedHub) -> None:

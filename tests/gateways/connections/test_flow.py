@@ -130,7 +130,10 @@ class Paced:
         self.timers = Timers(self.link)
         self.received = ReceiveBuffer()
         self.taken: list[bytes] = []
-        self.pacer = Pacer(self.link, self.timers, self.received, lambda: self.taken.append(self.received.take(b"")))
+        self.pacer = Pacer(self.link, self.timers, self.received, self)
+
+    def handle_data(self, data: bytes) -> None:
+        self.taken.append(self.received.take(data))
 
 
 def test_a_pause_ends_at_the_latest_time_that_was_asked_for() -> None:
@@ -189,11 +192,22 @@ def test_a_hold_that_ends_during_a_pause_leaves_the_pause() -> None:
 
 # ---- Silence --------------------------------------------------------------------------------------------------------
 
+class Expecting:
+    def __init__(self) -> None:
+        self.ends: list[str] = []
+        self.excused = False
+
+    def on_silence(self) -> None:
+        self.ends.append("silent")
+
+    def is_excused(self) -> bool:
+        return self.excused
+
+
 def test_silence_is_counted_from_what_was_heard_last() -> None:
-    link = FakeLink()
-    timers = Timers(link)
-    ends: list[str] = []
-    silence = Silence(timers, lambda: ends.append("silent"), lambda: False)
+    link, session = FakeLink(), Expecting()
+    timers, ends = Timers(link), session.ends
+    silence = Silence(timers, session)
     silence.expect(0, 100)
     silence.hear(60)
     assert link.wake_ms == 100, "to hear moves no timer"
@@ -205,23 +219,32 @@ def test_silence_is_counted_from_what_was_heard_last() -> None:
 
 
 def test_a_peer_that_was_not_read_has_its_time_again() -> None:
-    link = FakeLink()
-    timers = Timers(link)
-    ends: list[str] = []
-    excused = [True]
-    silence = Silence(timers, lambda: ends.append("silent"), lambda: excused[0])
+    link, session = FakeLink(), Expecting()
+    timers, session.excused = Timers(link), True
+    silence = Silence(timers, session)
     silence.expect(0, 100)
     timers.handle_timer(100)
-    assert ends == [] and link.wake_ms == 200
-    excused[0] = False
+    assert session.ends == [] and link.wake_ms == 200
+    session.excused = False
     timers.handle_timer(200)
-    assert ends == ["silent"]
+    assert session.ends == ["silent"]
+
+
+def test_a_session_that_has_ended_is_called_no_more() -> None:
+    link, session = FakeLink(), Expecting()
+    timers = Timers(link)
+    silence = Silence(timers, session)
+    silence.expect(0, 100)
+    timers.end()
+    timers.handle_timer(100)
+    silence.run(1_000)
+    assert session.ends == []
 
 
 def test_a_peer_that_need_say_nothing_is_left_alone() -> None:
     link = FakeLink()
     timers = Timers(link)
-    silence = Silence(timers, lambda: None, lambda: False)
+    silence = Silence(timers, Expecting())
     silence.expect(0, 100)
     silence.expect(10, 0)
     assert link.wake_ms == 0 and silence.heard_ms == 10

@@ -612,6 +612,17 @@ def test_4_11_a_hub_that_stops_names_another_server() -> None:
     (packet(0xE0, b"\0\5\x11\0\0\0\1"), reasons.PROTOCOL_ERROR),
     (packet(0xC0, b"\0"), reasons.MALFORMED),
     (packet(0xF1, b"\x18\0"), reasons.MALFORMED),
+    (packet(0x20, b"\0\0\0"), reasons.PROTOCOL_ERROR),
+    (packet(0x90, b"\0\1\0\0"), reasons.PROTOCOL_ERROR),
+    (packet(0xB0, b"\0\1\0\0"), reasons.PROTOCOL_ERROR),
+    (packet(0xD0, b""), reasons.PROTOCOL_ERROR),
+    (packet(0x21, b"\0\0\0"), reasons.MALFORMED),
+    (packet(0x00, b""), reasons.MALFORMED),
+    (packet(0x40, b"\0\1\x92"), reasons.PROTOCOL_ERROR),
+    (packet(0x50, b"\0\1\xff\0"), reasons.PROTOCOL_ERROR),
+    (packet(0x62, b"\0\1\x80"), reasons.PROTOCOL_ERROR),
+    (packet(0x70, b"\0\1\x10\0"), reasons.PROTOCOL_ERROR),
+    (packet(0xE0, b"\x8e"), reasons.PROTOCOL_ERROR),
 ])
 def test_4_13_1_whoever_breaks_the_protocol_is_told_how(data: bytes, reason: int) -> None:
     client = Client(FakeHub())
