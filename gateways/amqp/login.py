@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("gatehouse.gateways")
 RABBITMQ_VERSION: Final = "4.0.0"
-"""Whose behaviour clients find here: they read `version` as RabbitMQ's, and some refuse less. decision 287"""
+"""Whose behaviour clients find here: they read `product` and `version` as RabbitMQ's, and some refuse less, or ask for
+other things where they see another product. decision 287"""
 
 PROTOCOL_HEADER: Final = b"AMQP\0\0\x09\x01"
 PASSWORDS: Final = "PLAIN AMQPLAIN"
@@ -51,8 +52,8 @@ def encode_start(hub_name: str, certificate: str | None, *, allow_anonymous: boo
     mechanisms = " ".join([PASSWORDS, *[EXTERNAL][:certificate is not None], *[ANONYMOUS][:allow_anonymous]])
     capabilities = {name: Field("t", True) for name in CAPABILITIES}
     properties: Table = {"capabilities": Field("F", capabilities), "cluster_name": text(hub_name),
-                         "product": text("Gatehouse"), "product_version": text(hub_version()),
-                         "version": text(RABBITMQ_VERSION), "platform": text("Python")}
+                         "product": text("RabbitMQ"), "version": text(RABBITMQ_VERSION),
+                         "platform": text("Python"), "information": text(f"Gatehouse {hub_version()}")}
     return encode_method("connection.start", minor=9, server_properties=properties, mechanisms=mechanisms.encode(),
                          locales=b"en_US")
 

@@ -123,12 +123,12 @@ def test_what_is_announced_is_what_is_proved_here() -> None:
 
 
 def test_the_version_is_that_of_the_rabbitmq_whose_behaviour_is_found() -> None:
-    """Clients refuse to work with an old one."""
+    """Clients refuse to work with an old one, and ask a product that they do not know for other things."""
     client = Hub().client()
     client.send(login.PROTOCOL_HEADER)
     said: dict[str, Any] = client.got()[0][2]["server_properties"]
-    assert (said["version"].value, said["product"].value) == (b"4.0.0", b"Gatehouse")
-    assert said["product_version"].value == login.hub_version().encode()
+    assert (said["version"].value, said["product"].value) == (b"4.0.0", b"RabbitMQ")
+    assert said["information"].value == f"Gatehouse {login.hub_version()}".encode()
 
 
 @pytest.mark.parametrize("capability", PROOFS)
