@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from gatehouse.gateways.admission.errors import Denied
+
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.kernel.message import Retained
@@ -68,7 +70,10 @@ class RetainedFeed:
         count = min(PAGE_VALUES, self._room(self._options))
         if count > 0:
             self._is_asking = True
-            self._guard.retained(self._filter, self._on_page, max_values=count, start=self._start, partly=True)
+            try:
+                self._guard.retained(self._filter, self._on_page, max_values=count, start=self._start, partly=True)
+            except Denied:           # rights have changed, and the session is about to be told
+                self._on_page([], None, None)
 
     def _on_page(self, values: list[Retained], after: str | None, error: Exception | None) -> None:
         self._is_asking = False

@@ -919,19 +919,20 @@ class Guard:
     def retained(self, filter_text: str, on_done: OnRetained, *, max_values: int, start: str, partly: bool = False
                  ) -> None:
         """See `KernelPort.retained`. `partly`: what of it the principal may consume. Raises Denied, InvalidFilter."""
-        if not self.may_consume(filter_text):
-            self.require_some(filter_text, partly)
-            on_done = self._allowing(on_done)
-        self._port.retained(filter_text, self.tenant, on_done, max_values, start)
+        self.require_some(filter_text, partly)
+        self._port.retained(filter_text, self.tenant, self._allowing(filter_text, on_done), max_values, start)
 
     def require_some(self, filter_text: str, partly: bool) -> None:
         """Denied unless the principal may consume all that a filter matches, or `partly` some of it."""
-        if not partly or not self.may_consume_some(filter_text):
+        if not self.may_consume(filter_text) and not (partly and self.may_consume_some(filter_text)):
             self._admission.require(self.principal, Operation.CONSUME, filter_text)
 
-    def _allowing(self, on_done: OnRetained) -> OnRetained:
+    def _allowing(self, filter_text: str, on_done: OnRetained) -> OnRetained:
+        """Rights are those of the answer: they may have changed since a page was asked for."""
         def on_page(values: list[Retained], after: str | None, error: Exception | None) -> None:
-            on_done([value for value in values if self.may_consume(value.address)], after, error)
+            if values and not self.may_consume(filter_text):
+                values = [value for value in values if self.may_consume(value.address)]
+            on_done(values, after, error)
         return on_page
 
     def read_back(self, wants: list[tuple[int, int, int]], addresses: Collection[HeardAddress], max_bytes: int,

@@ -16,7 +16,7 @@ from tests.gateways.mqtt.test_durable import messages, sleeper
 from tests.gateways.mqtt.test_entrusted import entrusted
 from tests.gateways.mqtt.test_history import subscribe, values
 from tests.gateways.mqtt.test_outbox import received, send, subscriber
-from tests.gateways.mqtt.test_parts import CONSUME, PLANT, SECRET, hub_with, put_rules
+from tests.gateways.mqtt.test_parts import CONSUME, PLANT, PUBLISH, SECRET, hub_with, put_rules
 from tests.gateways.mqtt.test_window import acks
 
 IN_MEMORY = MqttConfig(max_inflight=1, max_unsent_bytes=100)
@@ -181,3 +181,38 @@ def test_of_operations_that_are_not_consuming_nothing_is_dropped() -> None:
               Rule(True, EVERYONE, CONSUME, ADDRESS, "other"))
     assert all_that_waits(session, link) == [b"0", b"1", b"2"]
     assert not dropped(hub)
+
+
+def change_later(hub: FakeHub, *rules: Rule) -> None:
+    """Rights change, and connections are told in turns that follow, as many of them are in a hub that runs."""
+    hub.admission._registry._loop = hub.world.loop
+    hub.admission.configure([PUBLISH, *rules], {}, None)
+
+
+@pytest.mark.parametrize("config", [IN_MEMORY, IN_THE_LOG])
+def test_what_waits_for_a_client_that_has_not_been_told_yet(config: MqttConfig) -> None:
+    hub = hub_with(PLANT)
+    session, link = subscriber(hub, "plant/#", 1, config)
+    for topic in BOTH * 3:
+        send(hub, topic, topic=topic)
+    change_later(hub, PLANT, SECRET)
+    assert all_that_waits(session, link) == [b"plant/1"] * 3
+    assert dropped(hub) == 3 and not link.closed
+
+
+@pytest.mark.parametrize("left", [(PLANT, SECRET), ()])
+def test_retained_values_whose_client_has_not_been_told_of_its_rights_yet(left: tuple[Rule, ...]) -> None:
+    hub = hub_with(PLANT)
+    sender = Client(hub, "sender")
+    for at, topic in enumerate(("plant/1", "plant/secret/1", "plant/2", "plant/secret/2", "plant/z"), 1):
+        sender.send(publish_packet(topic, topic.encode(), at, qos=1, retain=True))
+    hub.kernel.flush()
+    client = Client(hub, "c", MqttConfig(max_inflight=1))
+    assert client.subscribe(("plant/#", 1)) == [1]
+    got = values(messages(client))
+    change_later(hub, *left)
+    for packet_id in range(1, 6):
+        client.send(acks(packet_id))
+        got += values(messages(client))
+    assert not client.link.closed
+    assert got == ([b"plant/1", b"plant/2", b"plant/z"] if left else [b"plant/1"])
