@@ -258,6 +258,18 @@ class Channel:
             if isinstance(source, Consumer):
                 self.connection.broker.queues.top_up(source)
 
+    @property
+    def is_full(self) -> bool:
+        """Whether the prefetch of the whole channel is used up: nobody is given more, also who acknowledges nothing, as in
+        RabbitMQ."""
+        return self._limit > 0 and self.budget.left <= 0
+
+    def hold_others(self) -> None:
+        """The channel has become full: consumers without acknowledgements are not in its budget."""
+        for consumer in self.consumers.values():
+            if consumer.no_ack:
+                self.connection.broker.queues.top_up(consumer)
+
     def _note_budget(self) -> None:
         held = 0 if self.tx is None else self.tx.held
         self.budget.set_left((self._limit or UNACKNOWLEDGED_MAX) - self.unacked.count - held + self.got_out)

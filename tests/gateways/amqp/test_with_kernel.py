@@ -407,6 +407,18 @@ def test_queues_that_share_a_limit_take_turns(hub: KernelHub) -> None:
     assert min(bodies.count(queue) for queue in (b"a", b"b", b"c")) >= 2
 
 
+def test_who_acknowledges_nothing_waits_too_where_the_limit_of_the_channel_is_used_up(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "a", b"a1")
+    fill(client, "b")
+    client.ask("basic.consume", queue="b", no_ack=True)
+    client.ask("basic.qos", prefetch_count=1, **{"global": True})
+    assert got_by(client, "basic.consume", queue="a") == [b"a1"]
+    fill(client, "b", b"b1", b"b2")
+    assert delivered(client.got()) == []
+    assert got_by(client, "basic.ack", delivery_tag=1) == [b"b1", b"b2"], "they count against no limit"
+
+
 @pytest.mark.parametrize("passive", [False, True])
 def test_a_declaration_is_use(hub: KernelHub, passive: bool) -> None:
     client = hub.client()
