@@ -260,8 +260,8 @@ class Channel:
 
     @property
     def is_full(self) -> bool:
-        """Whether the prefetch of the whole channel is used up: nobody is given more, also who acknowledges nothing, as in
-        RabbitMQ."""
+        """Whether the prefetch of the whole channel is used up: nobody is given more, also who acknowledges nothing, as
+        in RabbitMQ."""
         return self._limit > 0 and self.budget.left <= 0
 
     def hold_others(self) -> None:
