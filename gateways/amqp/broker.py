@@ -305,8 +305,8 @@ class Broker:
     # ---- consumers
 
     def add_consumer(self, consumer: Consumer) -> None:
+        """One more of its queue; it is given nothing before it is attached."""
         consumer.queue.consumers.append(consumer)
-        self.queues.attach(consumer)
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Remove a consumer. A queue that deletes itself goes with its last consumer."""

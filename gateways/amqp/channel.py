@@ -1,13 +1,14 @@
 """One channel: its methods in the order they came, its deliveries, its end.
 
 Rules kept here: what the client asked before is done before (publishes are appended, acknowledgements applied, then the
-next method); replies leave in the order of the requests, a durable change's once it is durable; after a refusal nothing
-of the channel is read until the client has closed it.
+next method); replies leave in the order of the requests, a durable change's once it is durable, and any once what was
+acknowledged before it is; after a refusal nothing of the channel is read until the client has closed it.
 """
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.decision import Operation
@@ -43,11 +44,12 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.tables import Table
     from gatehouse.gateways.amqp.telling import NoticeConsumer
     from gatehouse.gateways.amqp.vhost import AmqpQueue
-    from gatehouse.kernel.message import Handle
+    from gatehouse.kernel.message import Handle, Stored
 
 NOT_IMPLEMENTED: Final = 540
 NOT_ALLOWED: Final = 530
 COMMAND_INVALID: Final = 503
+RESOURCE_ERROR: Final = 506
 CONSUMERS_MAX: Final = 10_000          # of one channel
 WAITING_REPLIES_MAX: Final = 10_000    # requests of one channel whose answers wait for the disk
 
@@ -72,7 +74,8 @@ class Channel:
         self._limit = 0                        # of the whole channel; 0: none
         self._consumer_limit = 0               # of consumers to come
         self._last_queue = ""
-        self._replies: deque[list[Any]] = deque()      # [bytes, whether it may leave], the first of which may not
+        self._replies: deque[list[Any]] = deque()      # [bytes, whether it may leave, what then], the first may not
+        self._has_acked = False                # something that no answer waits for, and may not be on the disk
         self._settling: dict[tuple[str, Origin], list[Handle]] = {}
         self._definitions = Definitions(self)
         self._methods: dict[str, Callable[[Arguments], None]] = {
@@ -108,21 +111,41 @@ class Channel:
                 raise ConnectionFault(COMMAND_INVALID, "unimplemented method")
             self.connection.channels.finish_turn()
             self.connection.guard.settle()         # whatever this is comes after what was gathered
+            self.hold_answers()
             method(arguments)
 
-    def reply(self, payload: bytes) -> None:
-        """Send a method to the client, after the answers to everything that was asked before."""
+    def hold_answers(self) -> bool:  # decision 921
+        """What is answered from here on leaves once all that was acknowledged before is on the disk. Whether there was
+        any that may not be."""
+        if self._has_acked:
+            self._has_acked = False
+            self.connection.broker.queues.when_acked(self, self.reply_when_stored(b""))
+        return bool(self._replies)
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """What was acknowledged is on the disk, or never will be."""
+        for answer in stored:
+            if answer.error is not None:
+                self.connection.fail(ConnectionFault(RESOURCE_ERROR, str(answer.error)))
+            waiting: Any = answer.token
+            self.release_replies(waiting)
+
+    def reply(self, payload: bytes, then: Callable[[], None] | None = None) -> None:
+        """Send a method to the client, after the answers to everything that was asked before; `then` is called when it
+        has left."""
         frame = codec.frame(codec.METHOD, self.number, payload)
         if self._replies:
-            self._replies.append([frame, True])
-        else:
-            self.connection.write(frame)
+            self._replies.append([frame, True, then])
+            return
+        self.connection.write(frame)
+        if then is not None:
+            then()
 
     def reply_when_stored(self, payload: bytes) -> list[Any]:
         """Send a method to the client in its turn, but only once `release_replies` is called with what this returns."""
         if len(self._replies) >= WAITING_REPLIES_MAX:
             raise ConnectionFault(506, "too many requests before the answers to earlier ones")
-        waiting = [codec.frame(codec.METHOD, self.number, payload) if payload else b"", False]
+        waiting = [codec.frame(codec.METHOD, self.number, payload) if payload else b"", False, None]
         self._replies.append(waiting)
         return waiting
 
@@ -131,7 +154,12 @@ class Channel:
         waiting[1] = True
         out = []
         while self._replies and self._replies[0][1]:
-            out.append(self._replies.popleft()[0])
+            frame, _, then = self._replies.popleft()
+            out.append(frame)
+            if then is not None:
+                self.connection.write(b"".join(out))
+                out = []
+                then()
         self.connection.write(b"".join(out))
 
     def drop_reply(self, waiting: list[Any]) -> None:
@@ -193,6 +221,7 @@ class Channel:
         if self._settling:
             settling, self._settling = self._settling, {}
             for (how, source), handles in settling.items():
+                self._has_acked |= how == "ack"
                 source.settle(how, handles)
             self._wake_settled({source for _, source in settling})
         self.publishing.submit()
@@ -228,6 +257,18 @@ class Channel:
         for source in settled:
             if isinstance(source, Consumer):
                 self.connection.broker.queues.top_up(source)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the prefetch of the whole channel is used up: nobody is given more, also who acknowledges nothing, as
+        in RabbitMQ."""
+        return self._limit > 0 and self.budget.left <= 0
+
+    def hold_others(self) -> None:
+        """The channel has become full: consumers without acknowledgements are not in its budget."""
+        for consumer in self.consumers.values():
+            if consumer.no_ack:
+                self.connection.broker.queues.top_up(consumer)
 
     def _note_budget(self) -> None:
         held = 0 if self.tx is None else self.tx.held
@@ -287,10 +328,20 @@ class Channel:
             raise refused(f"{queue.where} in exclusive use")
         consumer = Consumer(self, queue, tag, no_ack=arguments["no_ack"], exclusive=arguments["exclusive"],
                             limit=self._consumer_limit, priority=priority, timeout_ms=timeout_ms)
-        self.consumers[tag] = consumer
-        if not arguments["no_wait"]:
-            self.reply(encode_method("basic.consume-ok", consumer_tag=tag))
+        self._begin(consumer, arguments["no_wait"])
+
+    def _begin(self, consumer: Consumer, no_wait: bool) -> None:
+        """Its deliveries come behind the answer."""
+        self.consumers[consumer.tag] = consumer
         self.connection.broker.add_consumer(consumer)
+        if no_wait:
+            self._attach(consumer)
+        else:
+            self.reply(encode_method("basic.consume-ok", consumer_tag=consumer.tag), partial(self._attach, consumer))
+
+    def _attach(self, consumer: Consumer) -> None:
+        if self.consumers.get(consumer.tag) is consumer:
+            self.connection.broker.queues.attach(consumer)
 
     def _read_stream(self, arguments: Arguments, queue: AmqpQueue, tag: str) -> None:
         """Consumers of a stream do not know each other: there is no `exclusive`, as in RabbitMQ."""
@@ -299,10 +350,7 @@ class Channel:
         consumer = StreamConsumer(self, queue, tag, read_start(table, queue.where, wall_ms),
                                   read_filter(table, queue.where), no_ack=arguments["no_ack"],
                                   limit=self._consumer_limit)
-        self.consumers[tag] = consumer
-        if not arguments["no_wait"]:
-            self.reply(encode_method("basic.consume-ok", consumer_tag=tag))
-        self.connection.broker.add_consumer(consumer)
+        self._begin(consumer, arguments["no_wait"])
 
     def _await_replies(self, arguments: Arguments, tag: str) -> None:
         if not arguments["no_ack"]:
@@ -325,9 +373,14 @@ class Channel:
         listener = DelayListener(self, name, tag, no_ack=no_ack) if name == TOLD \
             else CheckListener(self, name, tag, no_ack=no_ack, limit=self._consumer_limit)
         self.listeners[tag] = listener
-        if not arguments["no_wait"]:
-            self.reply(encode_method("basic.consume-ok", consumer_tag=tag))
-        listener.join()
+        if arguments["no_wait"]:
+            listener.join()
+        else:
+            self.reply(encode_method("basic.consume-ok", consumer_tag=tag), partial(self._join, listener))
+
+    def _join(self, listener: NoticeConsumer) -> None:
+        if self.listeners.get(listener.tag) is listener:
+            listener.join()
 
     def _cancel(self, arguments: Arguments) -> None:
         tag = arguments["consumer_tag"]

@@ -91,6 +91,7 @@ class Channels:
             if name == "channel.close":
                 self.finish_turn()
                 self._connection.guard.settle()
+                channel.hold_answers()
                 channel.end()
                 self._drop(channel)
                 channel.reply(encode_method("channel.close-ok"))
@@ -147,6 +148,11 @@ class Channels:
                 channel.finish_turn()
             except ChannelFault as error:
                 self.refuse(channel, error)
+
+    def hold_answers(self) -> bool:
+        """As each channel does. Whether any answer waits."""
+        waiting = [channel.hold_answers() for channel in self]         # each of them, whatever the first says
+        return any(waiting)
 
     # ---- opening and closing
 

@@ -163,7 +163,9 @@ class Consumer(ConsumerSource):
             return 0
         connection = self.channel.connection
         most = min(self._round, connection.out_room()) if connection.guard.limits_out else self._round
-        return most if self.no_ack or self.limit == 0 else min(most, self.limit - self.out)
+        if self.no_ack:
+            return 0 if self.channel.is_full else most
+        return most if self.limit == 0 else min(most, self.limit - self.out)
 
     def on_leased(self, messages: list[Leased]) -> None:
         """Messages for this consumer, in order. Called once per flush at most."""
@@ -180,6 +182,8 @@ class Consumer(ConsumerSource):
         connection.write(frames)
         connection.handed_out(len(messages), len(frames), self.queue.name)
         self._round = min(max(connection.unsent_max // (len(frames) // len(messages)), 1), ROUND_MAX)
+        if not self.no_ack and channel.is_full:
+            channel.hold_others()
         connection.broker.queues.top_up(self)
 
     def on_gone(self) -> None:

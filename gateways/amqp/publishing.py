@@ -406,26 +406,29 @@ class Publishing:
 
     def on_stored(self, stored: list[Stored]) -> None:
         """Answer the publishes of one flush: one acknowledgement for all that was stored, one refusal for what was not.
-        Answers come in order."""
+        Answers come in order; `multiple` is said of several alone, as by RabbitMQ."""
         out = []
         good = bad = 0
+        before = self._answered
         for answer in stored:
             tag = answer.token if isinstance(answer.token, int) else cast(Callable[[Stored], int], answer.token)(answer)
             if answer.error is None:
                 if bad:
-                    out.append(codec.encode_confirm(self._channel.raw, bad, True, nack=True))
+                    out.append(codec.encode_confirm(self._channel.raw, bad, bad - before > 1, nack=True))
+                    before = bad
                 good, bad = tag, 0
             else:
                 if good:
-                    out.append(codec.encode_confirm(self._channel.raw, good, True))
+                    out.append(codec.encode_confirm(self._channel.raw, good, good - before > 1))
+                    before = good
                 good, bad = 0, tag
                 self._refused += tag - self._answered
             self._answered = tag
             self.settled = tag == self._submitted
         if good:
-            out.append(codec.encode_confirm(self._channel.raw, good, True))
+            out.append(codec.encode_confirm(self._channel.raw, good, good - before > 1))
         if bad:
-            out.append(codec.encode_confirm(self._channel.raw, bad, True, nack=True))
+            out.append(codec.encode_confirm(self._channel.raw, bad, bad - before > 1, nack=True))
         if self.confirms:
             self._count(self._answered)
         self._channel.on_confirmed(b"".join(out) if self.confirms else b"")

@@ -289,6 +289,10 @@ class KernelQueues:
         if queue.kernel_queue is not None:
             self._group(queue).ack(handles, lazily=not at_once)
 
+    def when_acked(self, owner: Owner, token: object) -> None:
+        """Tell the owner when all that was acknowledged so far, by whomever, is durable. Raises Stopping."""
+        self._kernel.groups.when_settled(owner, token)
+
     def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         """Back to their places, to be delivered again first; to a group of all doors: when its retry says."""
         if queue.kernel_queue is not None:

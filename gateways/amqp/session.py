@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.contract import Link, Services
     from gatehouse.gateways.switchboard import Gatherer, Submitter
     from gatehouse.kernel.api import Message
+    from gatehouse.kernel.message import Stored
 
 SLOW_STEPS_PER_TURN: Final = 500       # frames that are no plain publish or ack, some 20 us each: what one client may
                                        # do before the others have their turn
@@ -516,6 +517,18 @@ class AmqpSession:
 
     def _close_asked(self) -> None:
         self.channels.finish_turn()
+        if self.channels.hold_answers():       # decision 921
+            self.hold()
+            self.broker.queues.when_acked(self, None)
+        else:
+            self._leave()
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """What was acknowledged before the client asked for the end is on the disk, or its failure has been told."""
+        if self._state is not State.CLOSING and self._state is not State.ENDED:
+            self._leave()
+
+    def _leave(self) -> None:
         self._release()
         self._write_method(0, encode_method("connection.close-ok"))
         self._await_end(Closing(self._now_ms(), LEAVING_MS, by_client=True))

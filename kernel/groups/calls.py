@@ -330,6 +330,11 @@ class Groups:
         record = StateRecord(Kind.BINDING, binding_key(queue.first_partition_id, chosen, filter), None)
         self._core.put_state([record], owner, token)
 
+    def when_settled(self, owner: Owner, token: object) -> None:
+        """Tell the owner when every lease that has ended so far is so durably, also where nobody waited for it. Raises
+        Stopping."""
+        self._core.when_settled(owner, token)
+
     def read_leased(self, group: Any, handles: list[Handle], on_read: OnRead) -> None:
         """Read what members of a group hold; see `rejecting`."""
         read_leased(group, handles, on_read)

@@ -228,6 +228,11 @@ class Core:
         if not self._stopped:
             self._gather_lazy()
 
+    def when_settled(self, owner: Owner, token: object) -> None:
+        """Tell the owner when what has changed so far is durable, lazily or not. Raises Stopping."""
+        self._gather_lazy()
+        self.answer(owner, token)
+
     def _gather_lazy(self) -> None:
         if self._lazy:
             self.open_frame()

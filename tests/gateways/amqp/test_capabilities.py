@@ -31,7 +31,7 @@ def _(hub: Hub, client: Client) -> None:
     client.publish("", "q", b"x")
     assert client.got() == []
     hub.kernel.flush()
-    assert client.got() == [(1, "basic.ack", {"delivery_tag": 1, "multiple": True})]
+    assert client.got() == [(1, "basic.ack", {"delivery_tag": 1, "multiple": False})]
 
 
 @proves("exchange_exchange_bindings")

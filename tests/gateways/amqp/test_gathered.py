@@ -30,14 +30,14 @@ def test_what_many_connections_publish_is_one_append() -> None:
     for client in clients:
         client.publish("", "q", b"first")
     hub.kernel.flush()
-    assert [tags(client) for client in clients] == [[(1, True, "basic.ack")]] * 20
+    assert [tags(client) for client in clients] == [[(1, False, "basic.ack")]] * 20
     board = hub.services.door("amqp")
     before = board.submit(clients[0], None)            # numbers are given to appends, one after the other
     for n, client in enumerate(clients):
         client.publish("", "q", b"%d" % n)
     hub.kernel.flush()
     assert board.submit(clients[0], None) == before + 2
-    assert [tags(client) for client in clients] == [[(2, True, "basic.ack")]] * 20
+    assert [tags(client) for client in clients] == [[(2, False, "basic.ack")]] * 20
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -99,7 +99,7 @@ def test_what_the_disk_does_not_take_is_refused_for_each() -> None:
         client.publish("", "q", b"x")
     hub.log.fault = LogFull("no space")
     hub.kernel.flush()
-    assert [tags(client) for client in clients] == [[(1, True, "basic.nack")]] * 4
+    assert [tags(client) for client in clients] == [[(1, False, "basic.nack")]] * 4
 
 
 def test_a_full_queue_costs_its_own_publishers_alone() -> None:
@@ -109,9 +109,9 @@ def test_a_full_queue_costs_its_own_publishers_alone() -> None:
     first.ask("queue.declare", queue="large")
     first.publish("", "small", b"1")
     hub.kernel.flush()
-    assert tags(first) == [(1, True, "basic.ack")]
+    assert tags(first) == [(1, False, "basic.ack")]
     first.publish("", "small", b"2")
     second.publish("", "large", b"1")
     hub.kernel.flush()
     assert [name for _, _, name in tags(first)] == ["basic.nack"]
-    assert tags(second) == [(1, True, "basic.ack")]
+    assert tags(second) == [(1, False, "basic.ack")]

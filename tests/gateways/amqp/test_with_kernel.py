@@ -112,6 +112,39 @@ def closed(got: list[Got]) -> str:
     return next((arguments["text"] for _, name, arguments in got if name == "channel.close"), "")
 
 
+# ---- what an answer says of acknowledgements before it
+
+@pytest.mark.parametrize(("method", "arguments"), [
+    ("queue.declare", {"queue": "q", "passive": True}), ("queue.declare", {"queue": "q", "durable": True}),
+    ("basic.qos", {"prefetch_count": 1}), ("basic.get", {"queue": "q"}), ("basic.consume", {"queue": "q"}),
+    ("confirm.select", {}), ("channel.close", {}), ("connection.close", {})])
+def test_an_answer_says_that_what_was_acknowledged_before_is_stored(
+        hub: KernelHub, method: str, arguments: dict[str, Any]) -> None:
+    client = hub.client()
+    fill(client, "q", b"acknowledged", b"left")
+    got = get(client, "q")
+    assert got is not None
+    client.send(frame(METHOD, 1, encode_method("basic.ack", delivery_tag=got[0])))
+    client.send(frame(METHOD, 0 if method == "connection.close" else 1, encode_method(method, **arguments)))
+    assert client.got() == [], "nothing is on the disk yet"
+    hub.kernel.flush()
+    assert client.names()[0] == f"{method}-ok", "deliveries come behind it"
+    hub.restart()
+    assert taken(hub.client()) == [b"left"]
+
+
+def test_the_answer_to_a_method_that_is_refused_waits_too(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "q", b"acknowledged")
+    got = get(client, "q")
+    assert got is not None
+    client.send(frame(METHOD, 1, encode_method("basic.ack", delivery_tag=got[0])))
+    client.send(frame(METHOD, 1, encode_method("queue.declare", queue="missing", passive=True)))
+    assert client.got() == []
+    hub.kernel.flush()
+    assert client.names() == ["channel.close"]
+
+
 # ---- delivery limits
 
 @pytest.mark.parametrize("limit", [0, 1, 3])
@@ -372,6 +405,18 @@ def test_queues_that_share_a_limit_take_turns(hub: KernelHub) -> None:
         bodies += got_by(client, "basic.ack", delivery_tag=tag)
     assert len(bodies) == 9
     assert min(bodies.count(queue) for queue in (b"a", b"b", b"c")) >= 2
+
+
+def test_who_acknowledges_nothing_waits_too_where_the_limit_of_the_channel_is_used_up(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "a", b"a1")
+    fill(client, "b")
+    client.ask("basic.consume", queue="b", no_ack=True)
+    client.ask("basic.qos", prefetch_count=1, **{"global": True})
+    assert got_by(client, "basic.consume", queue="a") == [b"a1"]
+    fill(client, "b", b"b1", b"b2")
+    assert delivered(client.got()) == []
+    assert got_by(client, "basic.ack", delivery_tag=1) == [b"b1", b"b2"], "they count against no limit"
 
 
 @pytest.mark.parametrize("passive", [False, True])
