@@ -55,7 +55,7 @@ def test_confirms_count_from_where_they_were_asked_for(channel: BlockingChannel)
     channel.confirm_delivery()
     for number in (1, 2):
         channel.basic_publish("", queue, b"after")
-        assert acks[-1] == (number, True)
+        assert acks[-1] == (number, False)
     assert len(bodies(channel, queue)) == 7
 
 
