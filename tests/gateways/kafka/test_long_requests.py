@@ -1,11 +1,14 @@
 """Requests of many parts: read beside the loop, gone through in steps, bounded where each part costs much."""
 from __future__ import annotations
 
+from collections.abc import Iterator
+from inspect import isgeneratorfunction
 from types import SimpleNamespace as Row
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 
+from gatehouse.gateways.kafka import request as kafka_request
 from gatehouse.gateways.kafka.api import APIS
 from gatehouse.gateways.kafka.codec import PRODUCE_PARTITIONS
 from tests.gateways.admission.kit import Worker
@@ -44,6 +47,19 @@ class Ticking:
     def __call__(self) -> int:
         self.peer.now_ms += 2
         return self.peer.now_ms
+
+
+AT_ONE_GO = {11, 13, 14, 35, 46, 68, 74}
+"""Of one group, or of what the kernel answers as a whole: a part of these costs less than to read it."""
+
+
+@pytest.mark.parametrize("key", sorted(key for key, api in APIS.items() if api.message is not None))
+def test_what_may_have_many_parts_is_gone_through_in_steps(key: int) -> None:
+    fields = APIS[key].message._struct.untagged_fields(APIS[key].last_version)
+    if key in AT_ONE_GO or not any(field.is_array() or field.is_struct_array() for field in fields):
+        return
+    with_steps = isgeneratorfunction(APIS[key].dispatch)
+    assert with_steps or get_type_hints(APIS[key].dispatch, {**vars(kafka_request)})["return"] == Iterator[None]
 
 
 def names(count: int = MANY) -> list[str]:
