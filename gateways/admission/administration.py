@@ -172,7 +172,7 @@ class Administration:
         self._ahead: dict[str, Rule | None] = {}         # rules in the database that are not yet so in memory
 
     @contextmanager
-    def together(self) -> Iterator[None]:  # decision 912
+    def together(self) -> Iterator[None]:  # decision 338
         """What is asked for within goes to the database `MAX_TOGETHER` at a time. Each change has an answer of its own
         all the same: one that is refused leaves the others alone."""
         assert self._together is None, "changes are gathered by one at a time"

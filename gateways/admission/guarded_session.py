@@ -56,7 +56,7 @@ class GuardedSession:
     # ---- what the kernel calls
 
     def on_messages(self, messages: list[Outgoing | Released]) -> None:
-        if self._version is not self._guard.version:         # decision 901: changed since they were judged
+        if self._version is not self._guard.version:         # decision 336: changed since they were judged
             denied = [message.packet_id for message in messages
                       if isinstance(message, Outgoing) and not self.may_have(message.address)]
             if denied:

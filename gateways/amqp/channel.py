@@ -114,7 +114,7 @@ class Channel:
             self.hold_answers()
             method(arguments)
 
-    def hold_answers(self) -> bool:  # decision 921
+    def hold_answers(self) -> bool:  # decision 339
         """What is answered from here on leaves once all that was acknowledged before is on the disk. Whether there was
         any that may not be."""
         if self._has_acked:

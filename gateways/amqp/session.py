@@ -517,7 +517,7 @@ class AmqpSession:
 
     def _close_asked(self) -> None:
         self.channels.finish_turn()
-        if self.channels.hold_answers():       # decision 921
+        if self.channels.hold_answers():       # decision 339
             self.hold()
             self.broker.queues.when_acked(self, None)
         else:

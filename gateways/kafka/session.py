@@ -400,7 +400,7 @@ class KafkaSession:
         else:
             self._let_in(request)
 
-    # decision 911: read beside the loop, gone through in steps
+    # decision 337: read beside the loop, gone through in steps
     def _begin(self, request: Request) -> None:
         """Have a request answered. Raises Malformed."""
         if request.api.message is not None and request.asked is None and request.end - request.at > LONG_BYTES \

@@ -156,7 +156,7 @@ class Backlog:
             self._fetch()                # answered before it returns where all is in memory
         self.pump()
 
-    def look_again(self) -> None:  # decision 901
+    def look_again(self) -> None:  # decision 336
         """Rights have changed: what the client may not have any more is dropped and counted."""
         self._judged_under = self._outbox.guard.version
         self._drop(self._denied({waiting[0] for waiting in self._waiting} | {owed.address for owed in self._ranges}))

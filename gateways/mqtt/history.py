@@ -228,7 +228,7 @@ class History:
 
     # ---- sending
 
-    def _look_again(self) -> None:  # decision 901
+    def _look_again(self) -> None:  # decision 336
         """Where rights have changed: what was read and may not be had any more is dropped and counted."""
         guard, count = self._outbox.guard, len(self._ahead)
         if self._judged_under is guard.version:
