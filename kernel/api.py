@@ -83,11 +83,8 @@ Message = NumberedMessage
 """One message to append, or as it is delivered: (number of its place, value, headers as `record.encode_headers` made
 them, attribute bits, timestamp in ms or 0 for append time). What is delivered has any number in front."""
 
-
 Heard = tuple[Place, "list[Message]", int]
 """Consecutive messages to one address that are durable now: (place, messages, offset of the first)."""
-
-
 
 ReceiptsByGroup = Sequence[tuple[str, Sequence[str]]]
 """Receipts of leased messages: (name of their group, texts)."""
