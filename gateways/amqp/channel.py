@@ -390,10 +390,10 @@ class Channel:
             listener.leave()
         if self.reply_consumer is not None and self.reply_consumer.tag == tag:
             self._end_replies()
+        if consumer is not None:                   # what it was handed and not told of yet goes before the answer
+            self.connection.broker.remove_consumer(consumer)
         if not arguments["no_wait"]:
             self.reply(encode_method("basic.cancel-ok", consumer_tag=tag))
-        if consumer is not None:
-            self.connection.broker.remove_consumer(consumer)
 
     def _get(self, arguments: Arguments) -> None:
         queue = self.source(arguments["queue"])

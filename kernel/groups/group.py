@@ -707,6 +707,8 @@ class LeasedGroup:
     def _send(self) -> None:
         while self._pops and self._pops[0].leased and not self._reading:      # else there is more to come at once
             self._finish(self._pops.popleft())
+        if self._by_priority and self._reading:          # decision 340: `on_read` serves again
+            return
         self._tell([member for member in self._members
                     if member.has_news or member.is_once and not self._reading])
 

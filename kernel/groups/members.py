@@ -131,7 +131,10 @@ class Membership:
             self._group.wake()
 
     def retire(self) -> None:
-        """It is handed nothing more, and keeps what it holds until it settles that or leaves."""
+        """It is handed nothing more, and keeps what it holds until it settles that or leaves. What it was handed before
+        it is told first."""
+        if self._outbox:
+            self.send()
         self._group.retire(self)
 
     def leave(self, delay_ms: int | None = 0) -> None:

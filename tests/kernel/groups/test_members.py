@@ -3,15 +3,18 @@ from __future__ import annotations
 
 import marshal
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from gatehouse.kernel.groups.core import LAZY_MS
-from gatehouse.kernel.groups.group import LINGER_MS, LINGERING_MAX, ROUND_BYTES
+from gatehouse.kernel.groups.group import LINGER_MS, LINGERING_MAX, ROUND_BYTES, LeasedGroup
 from gatehouse.kernel.groups.group_settings import QueueSettings
 from gatehouse.kernel.groups.members import Budget
+from gatehouse.kernel.message import Leased
 from tests.kernel.groups.test_groups import Taker, handles, join, pop, send
 from tests.kernel.rig import Rig
+from tests.simulation.disk import SimDisk
 
 
 def test_members_that_share_a_budget_are_handed_no_more_than_it() -> None:
@@ -337,6 +340,48 @@ def test_what_is_ready_is_counted_without_the_group() -> None:
     assert (rig.kernel.groups.ready(queue), rig.kernel.leasing.queues.in_memory()) == (4, [])
     assert len(pop(rig, rig.kernel.groups.queue_group(queue), 1)) == 1
     assert rig.kernel.groups.ready(queue) == 3
+
+
+class Batches(Taker):
+    """A member that remembers what it was told at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told_at_once: list[list[bytes | None]] = []
+
+    def on_leased(self, messages: list[Leased]) -> None:
+        super().on_leased(messages)
+        self.told_at_once.append([message[6] for message in messages])
+
+
+def low_on_the_disk_and_high_in_memory() -> tuple[Rig, LeasedGroup]:
+    rig = Rig(disk=SimDisk(Random(1)))
+    send(rig, rig.kernel.groups.declare_queue("a", QueueSettings(priorities=3)), b"low")
+    rig.restart()
+    queue = rig.kernel.groups.queue("a")
+    send(rig, queue, b"high", priority=2)
+    return rig, rig.kernel.groups.queue_group(queue)
+
+
+def test_by_priority_what_is_in_memory_is_told_with_what_is_read_at_once() -> None:
+    rig, group = low_on_the_disk_and_high_in_memory()
+    taker = Batches()
+    group.join(taker, 10)
+    rig.run()
+    assert taker.told_at_once == [[b"high", b"low"]]
+
+
+def test_by_priority_who_retires_while_something_is_read_is_told_before() -> None:
+    rig, group = low_on_the_disk_and_high_in_memory()
+    taker = Taker()
+    membership = group.join(taker, 10)
+    while rig.world.loop.step():       # and no job of a worker
+        pass
+    assert taker.values == []
+    membership.retire()
+    assert taker.values == [b"high"]
+    rig.run()
+    assert (taker.values, group.counts().ready, group.counts().leased) == ([b"high"], 1, 1)
 
 
 def test_only_so_many_groups_keep_what_was_read() -> None:
