@@ -291,7 +291,7 @@ class KernelQueues:
 
     def when_acked(self, owner: Owner, token: object) -> None:
         """Tell the owner when all that was acknowledged so far, by whomever, is durable. Raises Stopping."""
-        self._kernel.groups.when_settled(owner, token)
+        self._kernel.groups.when_settled(owner, token=token)
 
     def release(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         """Back to their places, to be delivered again first; to a group of all doors: when its retry says."""
