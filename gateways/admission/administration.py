@@ -442,9 +442,10 @@ class Administration:
                     return [_outcome(changes[0])]
                 with self._store.transaction():
                     return [_outcome(change) for change in changes]
-            except SQLAlchemyError:
-                self._store.close()      # a connection in an unknown state is not used again
-                self._ahead.clear()
+            except Exception as error:
+                self._ahead.clear()      # none of it is kept
+                if isinstance(error, SQLAlchemyError):
+                    self._store.close()  # a connection in an unknown state is not used again
                 raise
 
         def done(outcomes: list[Any] | None, error: BaseException | None) -> None:

@@ -144,7 +144,7 @@ class Channel:
     def reply_when_stored(self, payload: bytes) -> list[Any]:
         """Send a method to the client in its turn, but only once `release_replies` is called with what this returns."""
         if len(self._replies) >= WAITING_REPLIES_MAX:
-            raise ConnectionFault(506, "too many requests before the answers to earlier ones")
+            raise ConnectionFault(RESOURCE_ERROR, "too many requests before the answers to earlier ones")
         waiting = [codec.frame(codec.METHOD, self.number, payload) if payload else b"", False, None]
         self._replies.append(waiting)
         return waiting

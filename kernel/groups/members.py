@@ -93,8 +93,8 @@ class Membership:
             self._prune_at = max(PRUNE_LEASES, 2 * len(self._leases))
 
     def let_go(self) -> list[tuple[Lease, Prefetcher]]:
-        """It holds nothing any more; what it held."""
-        leases, self._leases = self._leases, {}
+        """It holds nothing any more, and is told of nothing; what it held."""
+        leases, self._leases, self._outbox = self._leases, {}, []
         return list(leases.items())
 
     @property
@@ -131,11 +131,11 @@ class Membership:
             self._group.wake()
 
     def retire(self) -> None:
-        """It is handed nothing more, and keeps what it holds until it settles that or leaves. What it was handed before
-        it is told first."""
+        """It is handed nothing more, and keeps what it holds until it settles that or leaves. Of what it was handed it
+        is told now."""
+        self._group.retire(self)
         if self._outbox:
             self.send()
-        self._group.retire(self)
 
     def leave(self, delay_ms: int | None = 0) -> None:
         """What it holds is ready again after `delay_ms`; None: as the group's retry says."""

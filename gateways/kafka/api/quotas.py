@@ -39,7 +39,7 @@ from gatehouse.gateways.admission.limits.limit import (
     read_limit,
 )
 from gatehouse.gateways.admission.principal import DEFAULT_TENANT
-from gatehouse.gateways.kafka.api.acls import MAX_ASKED, administration_of, together
+from gatehouse.gateways.kafka.api.acls import MAX_ASKED, administration_of
 from gatehouse.gateways.kafka.api.parts import REFUSALS, AskedPart, AskedParts, refuse
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import INVALID_REQUEST, NONE, POLICY_VIOLATION
@@ -185,7 +185,7 @@ def alter_quotas(request: Request) -> Iterator[None]:
     if wanted and not asked.validate_only:
         accounts = administration_of(session)
         limits = quotas_in(session, accounts)
-        with together(session):
+        with accounts.together():
             for row, entity, rates in wanted:
                 parts.begin(row, partial(_change, session, accounts, limits, entity, rates))
     parts.settle()

@@ -355,3 +355,19 @@ def test_where_the_database_fails_nothing_of_what_was_asked_together_is_done(rig
         with rig.store._engine.begin() as connection:
             connection.execute(sa.text("DROP TABLE users"))
     assert [type(answer) for answer in told] == [AccountsUnavailable] * 2 and not rig.accounts.users
+
+
+def test_where_the_hub_makes_a_mistake_nobody_is_an_administrator_by_what_was_not_kept(
+        rig: Administered, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(rig, "root")
+    put(rig, "second")
+    table = {"who": "user:root", "kind": "hub", "operations": ["administer"]}
+    rule = rig.did(lambda told: rig.administration.add_rule("root", table, told))
+    told: list[Any] = []
+    with monkeypatch.context() as mistaken, rig.administration.together():
+        mistaken.setattr(rig.store, "delete_rule", lambda id: 1 // 0)
+        rig.administration.add_rule("root", {**table, "who": "user:second"}, told.append)
+        rig.administration.delete_rule("root", rule.id, told.append)
+    assert [type(answer) for answer in told] == [AccountsUnavailable] * 2 and list(rig.accounts.rules) == [rule.id]
+    with pytest.raises(LastAdministrator):
+        rig.did(lambda told: rig.administration.delete_rule("root", rule.id, told))

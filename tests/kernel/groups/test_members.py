@@ -384,6 +384,18 @@ def test_by_priority_who_retires_while_something_is_read_is_told_before() -> Non
     assert (taker.values, group.counts().ready, group.counts().leased) == ([b"high"], 1, 1)
 
 
+def test_by_priority_who_leaves_while_something_is_read_is_told_of_nothing() -> None:
+    rig, group = low_on_the_disk_and_high_in_memory()
+    taker = Taker()
+    membership = group.join(taker, 10)
+    while rig.world.loop.step():
+        pass
+    membership.leave()
+    membership.retire()
+    rig.run()
+    assert (taker.values, group.counts().ready, group.counts().leased) == ([], 2, 0)
+
+
 def test_only_so_many_groups_keep_what_was_read() -> None:
     rig = Rig()
     queue = rig.kernel.groups.declare_queue("a")
