@@ -168,12 +168,12 @@ class KitKernel(Kernel):
         self._backpressure.report(self, False)
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None], *,
-              kept: bool = False, stored: bool = False) -> None:
+              kept: bool = False, stored: bool = False, max_records: int = 0) -> None:
         self.fetches += 1
         if self.read_error is not None:
             on_done([Fetched(partition_id, self.read_error, 0, 0, []) for partition_id, _, _ in wants])
         else:
-            super().fetch(wants, max_bytes, on_done, kept=kept, stored=stored)
+            super().fetch(wants, max_bytes, on_done, kept=kept, stored=stored, max_records=max_records)
 
     @property
     def subscriptions(self) -> int:

@@ -25,7 +25,6 @@ is sealed next; nothing is answered earlier or later for it. The rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from gatehouse.kernel.addresses.audience import Audience
@@ -35,6 +34,8 @@ from gatehouse.kernel.errors import KernelError, Stopping
 from gatehouse.kernel.message import NOBODY, FirstLevel, Origin, Place, Stored
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.places import GivenPlaces
     from gatehouse.transactions.api import HalfMessages
@@ -305,6 +306,29 @@ class Submitter(Protocol):
         """Its submissions of one flush, in order. Must not block or raise."""
 
 
+class Submission:
+    """What is told within it; see `Switchboard.submission`. No generator: there is one for each that asks alone."""
+
+    __slots__ = ("_switchboard", "_number", "_origin")
+
+    def __init__(self, switchboard: Switchboard, number: int, origin: Origin) -> None:
+        self._switchboard = switchboard
+        self._number = number
+        self._origin = origin
+
+    def __enter__(self) -> int:
+        if self._origin is not NOBODY:                   # decision 321
+            self._switchboard.port.speaks(self._origin)
+        return self._number
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+                 ) -> None:
+        if isinstance(error, Exception):
+            self._switchboard.take_back(self._number)
+        if self._origin is not NOBODY:
+            self._switchboard.port.speaks(NOBODY)
+
+
 class Switchboard:
     """See the module's text. `port` is for guards; what it has here it has by numbers of sessions' own."""
 
@@ -342,21 +366,10 @@ class Switchboard:
         """Nothing will be answered."""
         self._submitted.pop(number, None)
 
-    @contextmanager
-    def submission(self, owner: Submitter | None, token: object, origin: Origin = NOBODY) -> Iterator[int]:
+    def submission(self, owner: Submitter | None, token: object, origin: Origin = NOBODY) -> Submission:
         """A number under which `owner` is answered, unless what is told with it is refused. What is told meanwhile
         comes from `origin`, and nothing that is told later does."""
-        number = self.submit(owner, token)
-        if origin is not NOBODY:                         # decision 321
-            self.port.speaks(origin)
-        try:
-            yield number
-        except Exception:
-            self.take_back(number)
-            raise
-        finally:
-            if origin is not NOBODY:
-                self.port.speaks(NOBODY)
+        return Submission(self, self.submit(owner, token), origin)
 
     def on_answers(self, answers: list[Stored]) -> Iterator[None]:
         """See `api.DoorSide`."""

@@ -374,9 +374,10 @@ class KernelPort(HubFacts, Protocol):
         """Log start offset and high watermark of every partition of a topic, one after the other."""
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None],
-              stored: bool) -> None:
+              stored: bool, max_records: int = 0) -> None:
         """Read partitions from (partition id, offset, max_bytes of it) on; answers stand in the order of the wants.
-        Producers' batches come opened and cut to these bytes, or `stored`: as they are."""
+        Producers' batches come opened and cut to these bytes, or `stored`: as they are. `max_records`, unless it is 0:
+        who asks has no use for more of one partition."""
 
     def retained(self, filter: str, tenant: str, on_done: OnRetained, max_values: int, start: str) -> None:
         """The values that addresses matching a filter retain, in order, a page at a time from `start` on. Raises

@@ -563,13 +563,15 @@ class Kernel:  # decision 138
         return bounds
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
-              on_done: Callable[[list[Fetched]], None], *, kept: bool = False, stored: bool = False) -> None:
+              on_done: Callable[[list[Fetched]], None], *, kept: bool = False, stored: bool = False,
+              max_records: int = 0) -> None:
         """Read partitions from (partition_id, offset, max_bytes of it) on; answers stand in the order of the wants.
 
         `on_done` is called before this returns where everything is in memory, else later. At most `message.COLD_BYTES`
         are read from the disk; beyond that, and beyond `max_bytes`, partitions stay empty this time, but for the first
         piece of one. Producers' batches come opened and cut to these bytes (`kernel.records.opened`), or `stored`: as
-        they are. Errors stand in the answers: OffsetOutOfRange, StorageFailed.
+        they are. Nothing of a partition is read behind the piece with the last of `max_records`, unless that is 0.
+        Errors stand in the answers: OffsetOutOfRange, StorageFailed.
 
         With `kept`, what is kept below the start of a partition is read too, with gaps where nothing is; a compacted
         partition is always read so. Kept records come each as a piece of its own.
@@ -579,7 +581,7 @@ class Kernel:  # decision 138
                 answer.pieces = [public_piece(piece) for piece in answer.pieces]
             on_done(answers)
 
-        self._reader.fetch(wants, max_bytes, on_read, kept, stored)
+        self._reader.fetch(wants, max_bytes, on_read, kept, stored, max_records)
 
     def bulk_turn(self, max_bytes: int, on_turn: Callable[[int], None]) -> None:
         """Call `on_turn` once a read in bulk may go on beside live messages, with how many bytes it takes at most: what

@@ -355,8 +355,8 @@ class Port:
         return self._kernel.bounds_of(topic)
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None],
-              stored: bool) -> None:
-        self._kernel.fetch(wants, max_bytes, on_done, stored=stored)
+              stored: bool, max_records: int = 0) -> None:
+        self._kernel.fetch(wants, max_bytes, on_done, stored=stored, max_records=max_records)
 
     def retained(self, filter: str, tenant: str, on_done: OnRetained, max_values: int, start: str) -> None:
         self._kernel.retained(filter, tenant, on_done, max_values=max_values, start=start)

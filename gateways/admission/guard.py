@@ -29,14 +29,21 @@ from gatehouse.kernel.state.topics import FAIL
 from gatehouse.tracing.events import Kind
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
 
     from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.admission.limits.charging import Charge, Charging
     from gatehouse.gateways.admission.limits.handing_out import HandingOut
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
-    from gatehouse.gateways.switchboard import Gatherer, Gathering, HeardAddress, LiveListener, Submitter, Switchboard
+    from gatehouse.gateways.switchboard import (
+        Gatherer,
+        Gathering,
+        HeardAddress,
+        LiveListener,
+        Submission,
+        Submitter,
+        Switchboard,
+    )
     from gatehouse.kernel.api import Message
     from gatehouse.kernel.message import Fetched, Headers, KnownProducer, OnRetained, Place, Record, Retained
     from gatehouse.kernel.records.validation import Divert
@@ -635,13 +642,13 @@ class Guard:
         return self._port.bounds_of(topic)
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None],
-              stored: bool = True) -> None:
+              stored: bool = True, max_records: int = 0) -> None:
         """See `KernelPort.fetch`; batches come as they are stored, unless they are to be opened. Raises Denied for a
         partition of no topic that was asked for to be consumed."""
         if self._version is not self._admission.version:
             self._renew()
         self._readable.require([partition_id for partition_id, _, _ in wants])
-        self._port.fetch(wants, max_bytes, on_done, stored)
+        self._port.fetch(wants, max_bytes, on_done, stored, max_records)
 
     def note_unreadable(self, partition_id: int, offset: int, count: int) -> None:
         """See `KernelPort.note_unreadable`."""
@@ -687,7 +694,7 @@ class Guard:
 
     # ---- told
 
-    def submission(self, owner: Submitter | None, token: object) -> AbstractContextManager[int]:
+    def submission(self, owner: Submitter | None, token: object) -> Submission:
         """A number under which `owner` is answered, unless what is told with it is refused. What is told meanwhile
         comes from here, and after what was gathered."""
         self.settle()

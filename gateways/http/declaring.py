@@ -509,12 +509,15 @@ class Answer(NamedTuple):
 
 Action = Callable[["Door", "Call"], Awaitable[Answered]]
 
+QUERIES_MAX: Final = 64                # remembered of each call
+QUERY_KEPT: Final = 512                # characters of the longest
+
 
 class Declared:
     """A handler, `run`, and what it says about itself."""
 
     __slots__ = ("run", "tag", "query", "headers", "path", "bodies", "answers", "problems", "needs", "public",
-                 "audited", "acts", "pipelined", "known", "required", "media")
+                 "audited", "acts", "pipelined", "known", "required", "media", "_queries")
 
     def __init__(self, run: Action, tag: str, *, query: tuple[Parameter, ...], headers: tuple[Parameter, ...],
                  path: tuple[Parameter, ...], bodies: tuple[Body, ...], answers: tuple[Answer, ...],
@@ -535,17 +538,26 @@ class Declared:
         self.known = frozenset(parameter.name for parameter in query)
         self.media = frozenset(answer.media for answer in answers if answer.schema is not None)
         self.required = tuple(parameter.name for parameter in query if parameter.required)
+        self._queries: dict[str, dict[str, str]] = {}
         self.problems = frozenset(problems + OF_EVERY_CALL + (() if public else OF_USERS)
                                   + (OF_A_BODY if bodies else ())
                                   + (OF_A_JSON_BODY if any(body.media == JSON for body in bodies) else ())
                                   + (OF_A_WRITE if writes else ()))
 
     def read_query(self, raw: str) -> dict[str, str]:
-        """Query parameters by name. Refuses what is not declared, and where one is missing that must be there."""
+        """Query parameters by name, which nobody changes: they are remembered for whoever asks with the same text.
+        Refuses what is not declared, and where one is missing that must be there."""
+        query = self._queries.get(raw)
+        if query is not None:
+            return query
         query = decode_query(raw, self.known) if raw else {}
         for name in self.required:
             if name not in query:
                 raise Refusal("invalid_parameter", f"{name!r} is needed", parameter=name)
+        if len(self._queries) >= QUERIES_MAX:
+            self._queries.clear()
+        if len(raw) <= QUERY_KEPT:
+            self._queries[raw] = query
         return query
 
     def problems_at(self, captures: bool) -> frozenset[str]:

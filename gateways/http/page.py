@@ -145,7 +145,7 @@ class PartitionReader(Protocol):
     before."""
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None],
-              stored: bool) -> None:
+              stored: bool, max_records: int = 0) -> None:
         """See `KernelPort.fetch`."""
 
     def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:

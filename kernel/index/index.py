@@ -333,26 +333,29 @@ class Index:
     # ---- reading
 
     def entries_from(self, partition_id: int, offset: int, max_bytes: int, stop_offset: int,
-                     from_position: int = 0) -> list[Entry]:
-        """The partition's entries from the one that holds `offset` on, until `max_bytes` of records or `stop_offset`.
+                     from_position: int = 0, max_records: int = 0) -> list[Entry]:
+        """The partition's entries from the one that holds `offset` on, until `max_bytes` of records, `max_records` from
+        that offset on unless it is 0, or `stop_offset`.
 
         Blocks go whole, so there may be entries of segments that have gone: `from_position` leaves them out.
         """
         lowest, beyond = block_key(partition_id, 0), block_key(partition_id + 1, 0)
         first = self._store.floor(block_key(partition_id, offset), lowest)
         entries: list[Entry] = []
-        total = 0
+        total = records = 0
         for _, block in self._store.scan(first[0] if first else lowest, beyond):
             before = int(np.frombuffer(block, ROW)["first_offset"].searchsorted(offset, "right")) - 1
             for row in _ROW.iter_unpack(memoryview(block)[max(0, before) * _ROW.size:]):
                 entry = Entry._make(row)
                 if entry.end_offset <= offset or entry.position < from_position:
                     continue
-                if entry.first_offset >= stop_offset or (entries and total + entry.byte_length > max_bytes):
+                if entry.first_offset >= stop_offset or (entries and total + entry.byte_length > max_bytes) \
+                        or 0 < max_records <= records:
                     return entries
                 assert entry.end_offset > offset, "each entry goes on behind the one before"
                 entries.append(entry)
                 total += entry.byte_length
+                records += min(entry.record_count, entry.end_offset - offset)
                 offset = entry.end_offset      # a checkpoint that a crash cut off may have left the same entries twice
         return entries
 

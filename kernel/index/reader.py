@@ -116,6 +116,7 @@ class Want(NamedTuple):
     offset: int
     max_bytes: int
     kept: bool               # records that are only kept are wanted too
+    max_records: int = 0     # nothing is read behind the piece with the last of them; 0: as many as there are
 
 
 class ReadPlan(NamedTuple):
@@ -196,7 +197,8 @@ class Reader:
         return 0 if start and self._topics.is_compacted(partition_id) else start
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
-              on_done: Callable[[list[Fetched]], None], kept: bool = False, stored: bool = False) -> None:
+              on_done: Callable[[list[Fetched]], None], kept: bool = False, stored: bool = False,
+              max_records: int = 0) -> None:
         """See `Kernel.fetch`."""
         if not stored:
             on_done = partial(self._opening.open, wants, max_bytes, on_done)
@@ -217,10 +219,10 @@ class Reader:
             if left <= 0:              # decision 314: it is not looked for where it has no room
                 if len(cold) * LOOK_BYTES < cold_bytes and (
                         offset < start or self._needs_disk(Want(partition_id, offset, 1, with_kept))):
-                    cold.append((answer, Want(partition_id, offset, partition_max_bytes, with_kept)))
+                    cold.append((answer, Want(partition_id, offset, partition_max_bytes, with_kept, max_records)))
                 continue
             pieces = None if offset < start else self._from_memory(
-                Want(partition_id, offset, min(partition_max_bytes, left), with_kept))
+                Want(partition_id, offset, min(partition_max_bytes, left), with_kept, max_records))
             if pieces is not None:
                 answer.pieces = pieces
                 left -= sum([len(stored_piece.data) for stored_piece in pieces])
@@ -230,7 +232,7 @@ class Reader:
                 cold_bytes, exactly = min(left, most_bytes), most_bytes < COLD_BYTES
                 left -= cold_bytes
             if len(cold) * LOOK_BYTES < cold_bytes:
-                cold.append((answer, Want(partition_id, offset, partition_max_bytes, with_kept)))
+                cold.append((answer, Want(partition_id, offset, partition_max_bytes, with_kept, max_records)))
         if cold:
             self.cold_reads += 1
             through = self._bulk if stored else self._of_groups if kept else self._replays     # decision 289
@@ -283,19 +285,20 @@ class Reader:
         return True
 
     def _memtable_entries(self, want: Want) -> list[Entry]:
-        """The entries in memory from the offset on, within the byte limit; the first one whatever its size."""
+        """The entries in memory from the offset on, within the limits; the first one whatever its size."""
         entries: list[Entry] = []
-        total = 0
+        total = records = 0
         for memtable in self._memtables.oldest_first():
             numbers, at = memtable.find(want.partition_id, want.offset)
             for number in numbers[at:at + MAX_ENTRIES]:
                 entry = memtable_entry(memtable, number)
                 if entry.end_offset <= want.offset:
                     continue
-                if entries and total + entry.byte_length > want.max_bytes:
+                if entries and total + entry.byte_length > want.max_bytes or 0 < want.max_records <= records:
                     return entries
                 entries.append(entry)
                 total += entry.byte_length
+                records += min(entry.record_count, entry.end_offset - want.offset)
         return entries
 
     # decision 283
@@ -323,8 +326,8 @@ class Reader:
         """Where the log has what is wanted: first as the store knows it, then as memory does."""
         want, in_tail = plan.want, plan.in_tail
         stop = in_tail[0].first_offset if in_tail else END
-        entries = self._index.entries_from(want.partition_id, want.offset, want.max_bytes, stop, from_position) \
-            if want.offset < stop else []
+        entries = self._index.entries_from(want.partition_id, want.offset, want.max_bytes, stop, from_position,
+                                           want.max_records) if want.offset < stop else []
         total = sum([entry.byte_length for entry in entries])
         for entry in in_tail:
             too_much = total + entry.byte_length > want.max_bytes

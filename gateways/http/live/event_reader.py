@@ -63,6 +63,8 @@ class EventReader:
                 if self._guard.limits_out:
                     await self._door.until_handing_out(self._guard)
                 block = await self._replay.next_block()
+                if self._ended:
+                    break                    # while the log was read
                 if block is None:
                     await self._live()
                 elif block.entries:
@@ -79,8 +81,6 @@ class EventReader:
 
     async def _live(self) -> None:
         """Be written to by the feed, until this is no longer enough."""
-        if self._ended:
-            return                           # while the log was read
         self._tell(self._replay.positions)
         self._behind = Reply()
         self._feed.join(self)

@@ -79,7 +79,7 @@ BYTES_PER_MESSAGE: Final = 1_024
 and for messages of common size. The first piece is read in any case. A page of larger messages has fewer of them. A
 search reads as if there were many partitions: it passes over most of what it reads."""
 
-SEARCH_S: Final = 1.0
+SEARCH_S = 1.0                         # not Final: what is compiled would hold the number itself, and tests another
 """How long a call that does not wait looks for the first message that its filter wants, before it says how far it
 got."""
 
@@ -147,11 +147,12 @@ async def _search(door: Door, guard: Guard, topic: Topic, cursor: Cursor, max_me
     deadline, skipped = door.loop.time() + wait_s, page.skipped
     search_deadline = max(deadline, door.loop.time() + SEARCH_S)
     while page.empty and not door.stopping:
-        left_s = (search_deadline if page.skipped else deadline) - door.loop.time()
+        moved = page.positions != cursor.positions            # skipped some, or what is read is nothing to show
+        left_s = (search_deadline if moved else deadline) - door.loop.time()
         if left_s <= 0:
             break
         cursor = cursor._replace(positions=page.positions)
-        if page.skipped:
+        if moved:
             await asyncio.sleep(0)                            # a search gives way to everybody else at every step
         else:
             ends = {topic.partition_id(partition): at for partition, at in page.positions.items()}
@@ -275,7 +276,8 @@ async def _read(door: Door, guard: Guard, topic: Topic, cursor: Cursor, max_mess
     before = BYTES_BEFORE_ALL if selection is not None else min(BYTES_BEFORE_ALL, BYTES_BEFORE * len(wants))
     budget = min(door.config.max_page_bytes, before + max_messages * BYTES_PER_MESSAGE)
     share = max(1, budget // max(1, len(wants)))
-    fetched = await fetch(guard, [(partition_id, at, share) for partition_id, at in wants], budget) if wants else []
+    fetched = await fetch(guard, [(partition_id, at, share) for partition_id, at in wants], budget,
+                          max_records=0 if selection is not None else max_messages) if wants else []
     for (_, at), answer in zip(wants, fetched, strict=True):
         _check_fetched(at, answer)
     sources = [PageSource(partition, cursor.positions[partition], answer, topic.settings.compact)
@@ -328,11 +330,11 @@ def _check_fetched(offset: int, fetched: Fetched) -> None:
         raise error
 
 
-async def fetch(reader: PartitionReader, wants: list[tuple[int, int, int]], max_bytes: int, *, stored: bool = False
-                ) -> list[Fetched]:
+async def fetch(reader: PartitionReader, wants: list[tuple[int, int, int]], max_bytes: int, *, stored: bool = False,
+                max_records: int = 0) -> list[Fetched]:
     """`KernelPort.fetch` as something to wait for."""
     reply: Reply[list[Fetched]] = Reply()
-    reader.fetch(wants, max_bytes, reply.set_result, stored)
+    reader.fetch(wants, max_bytes, reply.set_result, stored, max_records)
     return await reply
 
 

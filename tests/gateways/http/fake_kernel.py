@@ -218,16 +218,19 @@ class FakeKernel:
         on_turn(max_bytes)
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
-              on_done: Callable[[list[Fetched]], None], *, stored: bool = False) -> None:
+              on_done: Callable[[list[Fetched]], None], *, stored: bool = False, max_records: int = 0) -> None:
         done = []
         for partition_id, offset, partition_bytes in wants:
             first, end = self.bounds(partition_id)
             error = None if first <= offset <= end else OffsetOutOfRange(f"the partition holds {first} to {end}")
             pieces: list[Piece] = []
+            records = 0
             for piece in self.partitions.get(partition_id, []):
-                if piece.first_offset + piece.count > offset and error is None and (not pieces or partition_bytes > 0):
+                if piece.first_offset + piece.count > offset and error is None and (not pieces or partition_bytes > 0) \
+                        and not 0 < max_records <= records:
                     pieces.append(piece)
                     partition_bytes -= len(piece.data)
+                    records += piece.count
             done.append(Fetched(partition_id, error, first, end, pieces))
         asyncio.get_running_loop().call_soon(on_done, done)
 

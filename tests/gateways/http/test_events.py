@@ -2,16 +2,12 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 import orjson
 import pytest
 
 from gatehouse.gateways.admission.admission import Admission, Denied
-from gatehouse.gateways.http.live.event_reader import EventReader
-from gatehouse.gateways.http.live.positions import Positions
-from gatehouse.gateways.http.live.scope import Wanted
 from gatehouse.gateways.http.routes.events import filter_of
 from tests.gateways.http.fake_kernel import NOW_MS
 from tests.gateways.http.kit import Client, run_door, until
@@ -284,38 +280,27 @@ def denied(*_):
     raise Denied("no")
 
 
-def test_a_user_who_goes_while_his_reader_looks_at_the_log_is_given_nothing_more():
+@pytest.mark.parametrize("more", [True, False])
+def test_a_user_who_goes_while_his_reader_looks_at_the_log_is_given_nothing_more(more):
     async def test(client):
-        client.kernel.hold = True
-        feed = client.door.feeds.open(Wanted("/", None, "plant/#", "", False), None)
-        reader = EventReader(client.door, client.door.feeds, feed, Positions(client.kernel.hub), FakeRequest(client),
-                             lambda: True, client.door.guard_of(client.door.admission.anonymous))
-        reader._send = nothing
-        running = asyncio.ensure_future(reader.run())
-        await until(lambda: reader._session.stream is reader and not running.done())
-        for _ in range(9):
-            await asyncio.sleep(0)                       # it waits for the flush
-        reader.on_principal_ended("removed")
-        client.kernel.flush()
-        await running
-        assert not feed.live
+        async with await opening(client) as answer:
+            await until(lambda: registrations(client))
+            (registration,) = registrations(client)
+            reader, fetch, asked = registration.session, client.kernel.fetch, []
+            await until(lambda: reader in reader._feed.live)
+            client.kernel.fetch = lambda *arguments, **options: asked.append((arguments, options))
+            reader._feed.leave(reader)
+            client.kernel.publish("plant/1", b"behind")
+            reader.on_dropped(reader._replay.positions)
+            await until(lambda: asked)                       # it waits for the log
+            if more:
+                reader.on_principal_ended("removed")
+            client.kernel.fetch = fetch
+            for arguments, options in asked:
+                fetch(*arguments, **options)
+            if not more:
+                assert b"behind" in await answer.content.readuntil(b"behind")
+                reader.on_principal_ended("removed")
+            assert b"behind" not in await answer.content.read()
+            assert not users(client)
     run_door(test)
-
-
-async def nothing(*_):
-    """Neither sent nor prepared."""
-
-
-class FakeRequest:
-    """As much of one as a reader looks at."""
-
-    def __init__(self, client):
-        self.http_10, self.keeps, self.headers, self.path = False, True, {}, "/v1/events"
-        self.session = SimpleNamespace(stream=None, closed=False, when_drained=lambda told: told(), date=lambda: b"",
-                                       write=lambda data: None, note_stream=self._note_stream)
-
-    def begin_stream(self):
-        """Its head is sent to nobody."""
-
-    def _note_stream(self, stream):
-        self.session.stream = stream

@@ -9,8 +9,11 @@ import pytest
 
 from gatehouse.gateways.http.page import Cursor, decode_cursor, encode_cursor
 from gatehouse.gateways.http.routes import reading
+from gatehouse.kernel.message import Piece
+from gatehouse.kernel.records.batch import CONTROL
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import Answer, Client, run_door, until
+from tests.kernel.batches import wrap
 
 MESSAGES = "/v1/topics/plant/messages"
 
@@ -257,6 +260,19 @@ def test_a_selector_that_wants_nothing_is_answered_at_once(monkeypatch: pytest.M
         assert (document["messages"], document["skipped"]) == ([], 10)
         assert "skipped" not in await select(client, "missing = 1", f"&cursor={document['cursor']}")
     run_door(test, kernel=filled())
+
+
+def test_what_is_nothing_to_show_does_not_end_a_page() -> None:
+    async def test(client: Client) -> None:
+        document = await page(client, "?max=1")
+        assert values(document) == ["behind"]
+        assert values(await page(client, f"?max=1&cursor={document['cursor']}")) == []
+    kernel = FakeKernel(default_partitions=1)
+    partition_id = kernel.place("plant/1").partition_id
+    kernel.partitions[partition_id] = [Piece(offset, 1, True, wrap(b"\0", 1, codec=CONTROL), NOW_MS, NOW_MS, offset + 1)
+                                       for offset in range(3)]
+    kernel.publish("plant/1", b"behind")
+    run_door(test, kernel=kernel)
 
 
 def test_a_selector_that_cannot_be_read() -> None:

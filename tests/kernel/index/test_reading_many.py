@@ -1,6 +1,8 @@
 """A fetch of many partitions that must be read from the disk: they share what one read takes, and take turns."""
 from __future__ import annotations
 
+import pytest
+
 from gatehouse.kernel.background import LOOK_MS, SLICE_BYTES
 from gatehouse.kernel.index.reader import LOOK_BYTES
 from gatehouse.kernel.log.memory_log import MemoryLog
@@ -106,3 +108,23 @@ def test_what_has_no_room_is_not_looked_for() -> None:
     rig.run()
     assert given(found) == [True] + [False] * (count - 1)
     assert steps < 60 * count
+
+
+@pytest.mark.parametrize("where", ["memory", "disk", "store"])
+def test_nothing_is_read_behind_the_last_record_that_is_wanted(where: str) -> None:
+    rig = Rig()
+    for number in range(6):
+        rig.publish("plant/1", *[b"%d" % number] * 2)
+    if where == "store":
+        rig.world.advance(10_000)
+    if where != "memory":
+        rig.restart()
+    partition_id = rig.kernel.place("plant/1").partition_id
+    given_offsets = {}
+    for offset, max_records in ((0, 1), (0, 3), (3, 1), (3, 2), (3, 100), (0, 0)):
+        answers: list[Fetched] = []
+        rig.kernel.fetch([(partition_id, offset, MIB)], MIB, answers.extend, max_records=max_records)
+        rig.run()
+        given_offsets[offset, max_records] = [piece.first_offset for piece in answers[0].pieces]
+    assert given_offsets == {(0, 1): [0], (0, 3): [0, 2], (3, 1): [2], (3, 2): [2, 4], (3, 100): [2, 4, 6, 8, 10],
+                             (0, 0): [0, 2, 4, 6, 8, 10]}
