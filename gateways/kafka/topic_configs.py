@@ -52,9 +52,12 @@ TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
     "cleanup.policy": TopicConfig(
         LIST, DELETE, "delete: messages go by age; compact: the newest of every key stays; compact,delete: it goes by "
         "age, too.", (DELETE, COMPACT), "log.cleanup.policy"),
+    "compression.gzip.level": TopicConfig(INT, "-1", "Taken: a batch stays as its producer compressed it."),
+    "compression.lz4.level": TopicConfig(INT, "9", "Taken: a batch stays as its producer compressed it."),
     "compression.type": TopicConfig(
         STRING, "producer", "Taken: a batch stays as its producer compressed it.",
         ("producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"), "compression.type"),
+    "compression.zstd.level": TopicConfig(INT, "3", "Taken: a batch stays as its producer compressed it."),
     "delete.retention.ms": TopicConfig(
         LONG, str(DAY_MS), "How long a compacted topic keeps a key's deletion.", None,
         "log.cleaner.delete.retention.ms"),

@@ -313,9 +313,9 @@ class AssignedGroups:
             consumers.require_commit(member_id, instance_id, generation)
         elif entry is not None:
             entry.group.require_commit(self._loop.now_ms(), member_id, instance_id, generation)
-        elif generation >= 0:
+        elif generation >= 0 and consumers is None:
             raise StaleGeneration(f"there is no group {name!r} with members")
-        elif member_id or instance_id is not None:
+        elif generation >= 0 or member_id or instance_id is not None:
             raise UnknownMember(f"there is no group {name!r} with members")
         if offsets:
             self._tell_senders(name, offsets)

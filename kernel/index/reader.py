@@ -454,43 +454,55 @@ class Reader:
 
     def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
         """See `Kernel.offset_for_time`."""
-        in_memory = self._first_in_memory(partition_id, timestamp_ms)
         start = self.start_of(partition_id)
+        in_memory = self._first_in_memory(partition_id, timestamp_ms, start)
         self._worker.submit(partial(self._find_time, partition_id, timestamp_ms, start, in_memory),
                             partial(self._time_found, on_done))
 
-    def _first_in_memory(self, partition_id: int, timestamp_ms: int) -> Entry | None:
+    def _first_in_memory(self, partition_id: int, timestamp_ms: int, start: int) -> list[Entry]:
+        """The first entry from `start` on with a record at or after a time; where it begins before, the next, too."""
+        entries: list[Entry] = []
         for memtable in self._memtables.oldest_first():
             for number in memtable.numbers_of(partition_id):
                 if memtable.entries.max_ms[number] >= timestamp_ms:
-                    return memtable_entry(memtable, number)
-        return None
+                    entry = memtable_entry(memtable, number)
+                    if entry.end_offset > start:
+                        entries.append(entry)
+                        if entry.first_offset >= start:
+                            return entries
+        return entries
 
     def _find_time(self, partition_id: int, timestamp_ms: int, start: int,
-                   in_memory: Entry | None) -> tuple[int, int] | None:
+                   in_memory: list[Entry]) -> tuple[int, int] | None:
         """On the reading thread."""
-        entry = self._index.first_at_or_after(partition_id, timestamp_ms, start) or in_memory
+        entry = self._index.first_at_or_after(partition_id, timestamp_ms, start)
+        if entry is None:
+            entry = next((entry for entry in in_memory if entry.end_offset > start), None)
         if entry is None:
             return None
         for stored_piece in self._read([entry]):
             for part in parts_of(stored_piece):
                 for record in sound_records(part):
-                    if record[1] >= timestamp_ms:
+                    if record[1] >= timestamp_ms and record[0] >= start:
                         return record[0], record[1]
+        if entry.first_offset < start:              # its largest time may be that of a record that is deleted
+            return self._find_time(partition_id, timestamp_ms, entry.end_offset, in_memory)
         return entry.first_offset, entry.max_ms
 
     def offset_of_largest_timestamp(self, partition_id: int, on_done: Callable[[int | None, int], None]) -> None:
         """See `Kernel.offset_of_largest_timestamp`."""
-        in_memory = self._latest_in_memory(partition_id)
         start = self.start_of(partition_id)
+        in_memory = self._latest_in_memory(partition_id, start)
         self._worker.submit(partial(self._find_latest, partition_id, start, in_memory),
                             partial(self._time_found, on_done))
 
-    def _latest_in_memory(self, partition_id: int) -> Entry | None:
-        """The first entry of the partition in memory whose largest timestamp no other one exceeds."""
+    def _latest_in_memory(self, partition_id: int, start: int) -> Entry | None:
+        """The first entry of the partition in memory, from `start` on, whose largest timestamp no other one exceeds."""
         latest: Entry | None = None
         for memtable in self._memtables.oldest_first():
-            if (numbers := memtable.numbers_of(partition_id)):
+            columns = memtable.entries
+            if (numbers := [number for number in memtable.numbers_of(partition_id)
+                            if columns.first_offset[number] + columns.count[number] > start]):
                 number = max(numbers, key=memtable.entries.max_ms.__getitem__)
                 if latest is None or memtable.entries.max_ms[number] > latest.max_ms:
                     latest = memtable_entry(memtable, number)

@@ -46,7 +46,9 @@ def dispatch(request: Request) -> Iterator[None]:
     else:
         nameless = None if request.version >= NULL_NAMES else ""
         for wanted in asked.topics:
-            topics.append(find_by_id(session, wanted.topic_id, nameless) if wanted.name is None
+            # Java's admin client says "" beside an id, and not null: where there is an id it counts, as in Kafka.
+            by_id = wanted.name is None or wanted.topic_id not in (None, NO_UUID)
+            topics.append(find_by_id(session, wanted.topic_id, nameless) if by_id
                           else find(session, wanted.name, asked.allow_auto_topic_creation))
             yield
     if with_rights:

@@ -1,6 +1,7 @@
 """OffsetFetch 1 to 10: what groups have committed, of the partitions that are named or of all.
 
-A partition without a commit has offset -1, as in Kafka. What is on its way to the disk is not shown yet. A group whose
+A partition without a commit has offset -1, as in Kafka, and so has one that is not there: a consumer of a topic that is
+not made yet, or just deleted, would fail by an error. What is on its way to the disk is not shown yet. A group whose
 messages are leased commits nothing: it is refused, as it would be refused to commit.
 """
 from __future__ import annotations
@@ -91,7 +92,8 @@ def named(session: KafkaSession, asked: Any, committed: Committed, by_id: bool) 
     try:
         topic = find_asked(session, asked, by_id)
     except Refused as refusal:
-        rows = [row_of(index, None, refusal.code) for index in asked.partition_indexes]
+        code = NONE if refusal.code == UNKNOWN_TOPIC_OR_PARTITION else refusal.code
+        rows = [row_of(index, None, code) for index in asked.partition_indexes]
     else:
         rows = []
         for index in asked.partition_indexes:
@@ -104,7 +106,7 @@ def partition_row(topic: Topic, index: int, committed: Committed) -> Row:
     try:
         return row_of(index, committed.get(topic.partition_id(index)))
     except UnknownPartition:
-        return row_of(index, None, UNKNOWN_TOPIC_OR_PARTITION)
+        return row_of(index, None)
 
 
 def everything(session: KafkaSession, committed: Committed) -> Generator[None, None, list[Row]]:

@@ -296,8 +296,10 @@ def test_a_policy_of_both_goes_by_the_topics_own_time_or_the_hubs() -> None:
     {"cleanup.policy": "compact", "retention.ms": "5", "retention.bytes": "7"},
     {"message.timestamp.type": "CreateTime"},
     {"message.timestamp.type": "LogAppendTime", "retention.bytes": "1000"}, {"min.compaction.lag.ms": "60000"},
-    {"cleanup.policy": "delete", "retention.ms": "-1"}])
+    {"cleanup.policy": "delete", "retention.ms": "-1"}, {"compression.type": "zstd", "compression.zstd.level": "5"},
+    {"compression.gzip.level": "9", "compression.lz4.level": "17"}])
 def test_what_was_set_is_read_back(configs: dict[str, str]) -> None:
+    assert {name: checked(name, value) for name, value in configs.items()} == configs
     shown = configs_of(settings_of(configs, KernelSettings()), configs)
     assert {name: shown[name] for name in configs} == configs
 

@@ -117,6 +117,19 @@ def test_metadata_by_topic_id(version: int) -> None:
     assert (unknown.error_code, unknown.name, unknown.topic_id) == (100, None, uuid.UUID(int=9))
 
 
+def test_an_id_counts_where_there_is_also_a_name() -> None:
+    """Java's admin client says an empty name beside it."""
+    peer = Peer()
+    topic_id = uuid.UUID(bytes=peer.kernel.create_topic("plant").uuid)
+    kind = MetadataRequest.MetadataRequestTopic
+    wanted = [kind(version=13, topic_id=each, name="") for each in (topic_id, uuid.UUID(int=9))]
+    request = MetadataRequest(version=13, allow_auto_topic_creation=True, include_topic_authorized_operations=False,
+                              topics=wanted)
+    there, missing = decoded(MetadataResponse, 13, *peer.send(framed(request, 5)), 5).topics
+    assert (there.error_code, there.name, there.topic_id) == (0, "plant", topic_id)
+    assert (missing.error_code, missing.name, missing.topic_id) == (100, None, uuid.UUID(int=9))
+
+
 # ---- CreateTopics
 
 def creation(version: int, *topics: dict[str, Any], validate_only: bool = False) -> Any:
