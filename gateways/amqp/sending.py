@@ -219,9 +219,15 @@ class AmqpSender:
         keys = mapping.keys_of(routing_key, headers) if headers else [routing_key]
         if len(keys) > 1:
             self._require_publish(name, keys[1:], raw)
+        by_keys = name != "" and not self._depends_on_headers(name)
+        key = (name, routing_key, traits.priority, tuple(keys[1:]))
+        target = self._targets.get(key) if by_keys else None   # decision 342
+        if target is not None:
+            return target
         queues = self._vhost.route(name, keys, headers, traits.said)
-        key = (name, routing_key, traits.priority, tuple([queue.name for queue in queues]))
-        target = self._targets.get(key)
+        if not by_keys:
+            key = (name, routing_key, traits.priority, tuple([queue.name for queue in queues]))
+            target = self._targets.get(key)
         if target is None:
             if len(self._targets) >= ROUTES_MAX:
                 self._targets.clear()

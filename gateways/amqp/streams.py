@@ -194,10 +194,10 @@ class StreamConsumer(Consumer):
     def __init__(self, channel: Channel, queue: AmqpQueue, tag: str, start: Start, wanted: StreamFilter | None, *,
                  no_ack: bool, limit: int) -> None:
         """Raises AmqpError."""
+        if not limit:                          # first, as in RabbitMQ: this ends the channel alone
+            raise precondition(f"consumer prefetch count is not set for '{queue.where}'")
         if no_ack:
             raise not_of_streams("automatic acknowledgement", queue)
-        if not limit:
-            raise precondition(f"consumer prefetch count is not set for '{queue.where}'")
         super().__init__(channel, queue, tag, no_ack=False, exclusive=False, limit=limit)
         connection = channel.connection
         self._kernel = connection.services.kernel

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 TICK_MS: Final = 10      # how much later than asked a wake-up may come
+TURN_MS: Final = 50      # for so long sleepers are woken in one turn of the loop; the rest waits for the next
 
 
 class Sleeper(Protocol):
@@ -65,11 +66,16 @@ class Wakeups:
     def _run(self) -> None:
         self._timer = None
         now_ms = self._now_ms()
-        due: list[set[Sleeper]] = []
+        due: list[tuple[int, set[Sleeper]]] = []
         while self._ticks and self._ticks[0] * TICK_MS <= now_ms:
-            due.append(self._buckets.pop(heapq.heappop(self._ticks)))
-        for bucket in due:               # who asks again for now comes in the next turn: sockets are looked at between
-            for sleeper in bucket:
-                sleeper.wake(now_ms)
+            tick = heapq.heappop(self._ticks)
+            due.append((tick, self._buckets.pop(tick)))
+        is_over = False                  # who asks again for now comes in the next turn: sockets are looked at between
+        for tick, bucket in due:
+            while bucket and not is_over:
+                bucket.pop().wake(now_ms)
+                is_over = self._now_ms() - now_ms >= TURN_MS
+            for sleeper in bucket:       # decision 343: at its own tick, so whoever asks again is behind it
+                self.add(tick * TICK_MS, sleeper)
         if self._timer is None:          # a sleeper that asked again has armed it
             self._arm()

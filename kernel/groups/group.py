@@ -551,7 +551,8 @@ class LeasedGroup:
                                          for other in self._reading):
                 self._turn.append(prefetcher)            # what is being read goes first
                 break
-            verdict = Verdict(self._judges, wall_ms, self._judges_plain, not self._pops)
+            waits = not self._pops and not takers[0].is_once         # decision 288: who asks once has not waited
+            verdict = Verdict(self._judges, wall_ms, self._judges_plain, waits)
             most = SHARE if self._pops else max(1, min(SHARE, left_bytes // prefetcher.mean_bytes))
             messages = prefetcher.take(min(wanted, most), verdict)
             left_bytes -= len(messages) * prefetcher.mean_bytes

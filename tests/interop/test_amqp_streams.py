@@ -242,6 +242,8 @@ def consuming(start: Any = None, prefetch: int = 1, **more: Any) -> Any:
      "540 NOT_IMPLEMENTED - basic.get not supported by stream queues queue 's1' in vhost '/'"),
     (consuming(prefetch=0), "channel",
      "406 PRECONDITION_FAILED - consumer prefetch count is not set for 'queue 's1' in vhost '/''"),
+    (consuming(prefetch=0, auto_ack=True), "channel",
+     "406 PRECONDITION_FAILED - consumer prefetch count is not set for 'queue 's1' in vhost '/''"),
     (consuming("first", auto_ack=True), "connection",
      "540 NOT_IMPLEMENTED - automatic acknowledgement not supported by stream queues queue 's1' in vhost '/'"),
     (lambda channel: channel.queue_purge("s1"), "connection",

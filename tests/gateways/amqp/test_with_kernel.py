@@ -456,6 +456,15 @@ def test_a_message_without_time_goes_to_who_waits_or_nowhere(hub: KernelHub, arg
     assert (client.got(), taken(client, "dead")) == ([], [b"1"]), "given back, it waits, too"
 
 
+def test_a_message_without_time_is_gone_for_who_asks_once(hub: KernelHub) -> None:
+    client = hub.client()
+    client.ask("queue.declare", queue="q")             # nothing watches it: what expires is noticed by who asks
+    for _ in range(2):
+        client.publish("", "q", b"nobody waits", properties_of(expiration="0"))
+        hub.rig.run()
+        assert get(client, "q") is None
+
+
 # ---- the time to acknowledge
 
 def consume(client: Client, queue: str) -> list[bytes]:

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from gatehouse.gateways.connections.wakeups import TICK_MS, Wakeups
+from gatehouse.gateways.connections.wakeups import TICK_MS, TURN_MS, Wakeups
 
 
 class FakeTimer:
@@ -129,3 +129,32 @@ def test_who_asks_again_for_now_has_the_next_turn_not_this_one() -> None:
     wakeups.add(1_000_010, greedy)
     loop.advance(12)
     assert 1 <= len(greedy.woken) <= 3
+
+
+class Busy(Sleeper):
+    """Takes its time, and has more to do each time."""
+
+    def __init__(self, loop: FakeLoop, wakeups: Wakeups) -> None:
+        super().__init__()
+        self._loop = loop
+        self._wakeups = wakeups
+
+    def wake(self, now_ms: int) -> None:
+        super().wake(now_ms)
+        self._loop.clock_ms += 20
+        self._wakeups.add(self._loop.clock_ms, self)
+
+
+def test_sleepers_that_are_busy_take_turns_and_leave_time_for_others() -> None:
+    loop, wakeups = make()
+    sleepers = [Busy(loop, wakeups) for _ in range(100)]
+    for sleeper in sleepers:
+        wakeups.add(1_000_010, sleeper)
+    turns = 0
+    while sum(bool(sleeper.woken) for sleeper in sleepers) < 100:
+        before = loop.clock_ms
+        loop.advance(1)
+        assert loop.clock_ms - before <= 1 + TURN_MS + 20      # in one turn; the clock of a wake-up is not moved back
+        turns += 1
+        assert turns < 1000
+    assert max(len(sleeper.woken) for sleeper in sleepers) <= 2

@@ -1,0 +1,67 @@
+"""Where a publish goes is found out once, and anew when something has changed; on the real kernel."""
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gatehouse.gateways.amqp.properties import write as written
+from gatehouse.gateways.amqp.tables import typed
+from gatehouse.gateways.amqp.vhost import VirtualHost
+from tests.gateways.amqp.fakes import Client
+from tests.gateways.amqp.test_with_kernel import KernelHub, taken
+
+TYPED = written({"content_type": "text/plain"})
+"""Properties that a topic's readers see: such a publish is looked at one by one."""
+
+
+@pytest.fixture
+def routed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The exchanges whose queues were looked up, one entry a time."""
+    exchanges: list[str] = []
+    route = VirtualHost.route
+
+    def counted(self: VirtualHost, exchange: str, *arguments: Any, **options: Any) -> Any:
+        exchanges.append(exchange)
+        return route(self, exchange, *arguments, **options)
+
+    monkeypatch.setattr(VirtualHost, "route", counted)
+    return exchanges
+
+
+@pytest.fixture
+def client() -> Client:
+    client = KernelHub().client()
+    client.ask("exchange.declare", exchange="news", type="fanout")
+    for queue in ("q", "other"):
+        client.ask("queue.declare", queue=queue, durable=True)
+        client.ask("queue.bind", queue=queue, exchange="news")
+    return client
+
+
+def test_queues_are_looked_up_once_whatever_the_properties(client: Client, routed: list[str]) -> None:
+    for body in (b"a", b"b", b"c"):
+        client.publish("news", "", body, TYPED)
+    assert routed == ["news"]
+    assert taken(client) == taken(client, "other") == [b"a", b"b", b"c"]
+
+
+def test_a_change_of_bindings_counts_at_once(client: Client) -> None:
+    client.publish("news", "", b"a", TYPED)
+    client.ask("queue.declare", queue="third", durable=True)
+    client.ask("queue.bind", queue="third", exchange="news")
+    client.ask("queue.unbind", queue="other", exchange="news")
+    client.publish("news", "", b"b", TYPED)
+    client.ask("queue.delete", queue="q")
+    client.publish("news", "", b"c", TYPED)
+    assert taken(client, "third") == [b"b", b"c"] and taken(client, "other") == [b"a"]
+
+
+def test_further_keys_count(client: Client) -> None:
+    client.ask("exchange.declare", exchange="mail", type="direct")
+    for key, queue in (("ann", "q"), ("bob", "other")):
+        client.ask("queue.bind", queue=queue, exchange="mail", routing_key=key)
+    client.publish("mail", "ann", b"a", TYPED)
+    client.publish("mail", "ann", b"b", written({"headers": {"CC": typed(["bob"])}}))
+    client.publish("mail", "ann", b"c", TYPED)
+    assert taken(client) == [b"a", b"b", b"c"] and taken(client, "other") == [b"b"]
