@@ -3,16 +3,19 @@
 `$share/GROUP/FILTER` is the group's name on every door that has no word of its own for it. A filter that is a whole
 topic (`orders/#`) makes the leased group over that topic; any other makes a queue of that name, to which the
 filter is bound: how often it hands out a message, and when again, the settings of the group say. A topic that does not
-exist yet is waited for: subscribing creates nothing.
+exist yet is waited for: subscribing creates nothing. Who has such a filter in a session need not be there when the
+topic comes: its group is made with it.
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.addresses.routes import Routes
-from gatehouse.kernel.errors import InvalidFilter, UnknownTopic
+from gatehouse.kernel.errors import InvalidFilter, KernelError, UnknownTopic
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import Queue, QueueSettings
 from gatehouse.kernel.groups.members import HoldLimit, Member, Membership
@@ -51,6 +54,11 @@ class Sharing:
         self._topics = topics
         self._routes = routes
         self._waiting: dict[tuple[str, str], list[Shared]] = {}        # by tenant and topic
+        self._names_over: Callable[[str, str], Iterable[str]] = lambda _tenant, _topic: ()
+
+    def ask(self, names_over: Callable[[str, str], Iterable[str]]) -> None:
+        """Which groups sessions have filters of that are a whole topic: `names_over(tenant, topic)`."""
+        self._names_over = names_over
 
     # decision 26
     def join(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/",
@@ -63,6 +71,7 @@ class Sharing:
         try:
             shared.take_place(self.group(text, tenant))
         except UnknownTopic:
+            self._groups.require_leasable(shared.name, tenant)
             topic = text.rpartition("/")[0].rpartition("/")[2]
             shared.wait_for(topic)
             self._waiting.setdefault((tenant, topic), []).append(shared)
@@ -93,9 +102,17 @@ class Sharing:
         return queue
 
     def on_topic(self, topic: Topic) -> None:
-        """A topic was made: who waited for it has a place in its group now."""
+        """A topic was made: who waited for it has a place in its group now, and the groups of those who sleep are there
+        before its first message. What a group refuses is not the fault of who made the topic."""
         for shared in self._waiting.pop((topic.tenant, topic.name), ()):
-            shared.take_place(self._groups.over(shared.name, topic))
+            try:
+                shared.take_place(self._groups.over(shared.name, topic, "latest"))
+            except KernelError:
+                shared.give_up()
+        if self.topic_of(f"{topic.name}/#") is not None:
+            for name in self._names_over(topic.tenant, topic.name):  # decision 903
+                with suppress(KernelError):
+                    self._groups.over(name, topic, "latest")
 
     def forget(self, shared: Shared) -> None:
         """It waits no longer."""
@@ -133,6 +150,10 @@ class Shared:
         self.group = group
         self._membership = group.join(self._member, self._credit, keeps=self._keeps, hold=self._hold,
                                       taker=self._taker)
+
+    def give_up(self) -> None:
+        """There will be no place: the name has become an assigned group's."""
+        self._member.on_gone()
 
     def add_credit(self, count: int) -> None:
         """See `Membership.add_credit`."""
