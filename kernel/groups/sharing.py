@@ -155,12 +155,24 @@ class Shared:
         """There will be no place: the name has become an assigned group's."""
         self._member.on_gone()
 
+    @property
+    def credit(self) -> int:
+        """See `Membership.credit`."""
+        return self._credit if self._membership is None else self._membership.credit
+
     def add_credit(self, count: int) -> None:
         """See `Membership.add_credit`."""
         if self._membership is None:
             self._credit += count
         else:
             self._membership.add_credit(count)
+
+    def retire(self) -> None:
+        """See `Membership.retire`."""
+        if self._membership is None:
+            self._sharing.forget(self)
+        else:
+            self._membership.retire()
 
     def leave(self, delay_ms: int | None = 0) -> None:
         """See `Membership.leave`."""
