@@ -589,6 +589,9 @@ class SharedPort(MembershipPort, Protocol):
     def group(self) -> LeasedGroupPort | None:
         """None while its topic does not exist."""
 
+    def wait(self, credit: int) -> bool:
+        """Its topic was deleted: have a place again when there is one of that name. False behind a queue."""
+
 
 class GroupsPort(NamedGroups, Protocol):
     """Groups and queues; see `groups.calls.Groups` for what each call does and raises."""

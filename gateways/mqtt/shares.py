@@ -37,7 +37,7 @@ class Share:
         self._outbox = outbox
         self.filter = topic_filter
         self.is_gone = False
-        """Whether its topic was deleted: no more comes of it."""
+        """Whether its queue was deleted: no more comes of it."""
 
         self._is_retired = False
         self._group = parse_share(topic_filter)[0]
@@ -84,9 +84,9 @@ class Share:
         self._outbox.session.give_up(f"ack_timeout: a message of {self.filter} was not acknowledged in time")
 
     def on_gone(self) -> None:
-        """The topic was deleted: the subscription is there still, and gets nothing."""
-        self.is_gone = True
+        """The topic was deleted: the subscription is there still, and hears of the next of that name."""
         self._waiting = []
+        self.is_gone = not self.place.wait(self._shares.credit_of(self.filter))
 
     def pump(self) -> None:
         """Send what waits."""
@@ -176,9 +176,12 @@ class Shares:
         if share is not None and share.changes_to(qos, identifier):
             return
         self.unsubscribe(topic_filter)
-        sent = sum([lease[0].filter == topic_filter for lease in self._leased.values()]) if self._retired else 0
         self._by_filter[topic_filter] = Share(self, self._kernel, self._outbox, topic_filter, self._tenant, qos,
-                                              identifier, CREDIT - sent)
+                                              identifier, self.credit_of(topic_filter))
+
+    def credit_of(self, topic_filter: str) -> int:
+        """How many messages of a filter may be sent beside those that are not acknowledged."""
+        return CREDIT - sum([lease[0].filter == topic_filter for lease in self._leased.values()])
 
     def unsubscribe(self, topic_filter: str) -> None:
         """What was sent is completed [MQTT-3.10.4-3]; what stays without an answer is treated as a member's."""

@@ -67,15 +67,18 @@ class Sharing:
 
         A group that nobody has used before begins with what comes from now on.
         """
-        shared = Shared(self, tenant, parse_share(text)[0], member, credit, keeps, hold, taker)
+        name, filter_text = parse_share(text)
+        shared = Shared(self, tenant, name, self.topic_of(filter_text) or "", member, credit, keeps, hold, taker)
         try:
             shared.take_place(self.group(text, tenant))
         except UnknownTopic:
             self._groups.require_leasable(shared.name, tenant)
-            topic = text.rpartition("/")[0].rpartition("/")[2]
-            shared.wait_for(topic)
-            self._waiting.setdefault((tenant, topic), []).append(shared)
+            self.expect(shared)
         return shared
+
+    def expect(self, shared: Shared) -> None:
+        """It has a place when its topic is made."""
+        self._waiting.setdefault((shared.tenant, shared.topic), []).append(shared)
 
     def group(self, text: str, tenant: str) -> LeasedGroup:
         """The group of `$share/GROUP/FILTER`. Raises UnknownTopic where its topic does not exist yet, and as `join`."""
@@ -116,7 +119,7 @@ class Sharing:
 
     def forget(self, shared: Shared) -> None:
         """It waits no longer."""
-        key = (shared.tenant, shared.awaited)
+        key = (shared.tenant, shared.topic)
         waiting = self._waiting.get(key, [])
         if shared in waiting:
             waiting.remove(shared)
@@ -127,23 +130,21 @@ class Sharing:
 class Shared:
     """One member's place in a shared group; like a `Membership`, and there before the group may be."""
 
-    def __init__(self, sharing: Sharing, tenant: str, name: str, member: Member, credit: int, keeps: bool,
+    def __init__(self, sharing: Sharing, tenant: str, name: str, topic: str, member: Member, credit: int, keeps: bool,
                  hold: HoldLimit | None, taker: Origin) -> None:
         self._sharing = sharing
         self._taker = taker
         self._hold = hold
         self.tenant = tenant
         self.name = name
-        self.awaited = ""                          # the topic it waits for
+        self.topic = topic
+        """That its filter is; "" where a queue is behind it."""
+
         self.group: LeasedGroup | None = None
         self._member = member
         self._credit = credit
         self._keeps = keeps
         self._membership: Membership | None = None
-
-    def wait_for(self, topic: str) -> None:
-        """The group is there when this topic is."""
-        self.awaited = topic
 
     def take_place(self, group: LeasedGroup) -> None:
         """The group is there."""
@@ -166,6 +167,15 @@ class Shared:
             self._credit += count
         else:
             self._membership.add_credit(count)
+
+    def wait(self, credit: int) -> bool:
+        """See `api.SharedPort.wait`."""
+        if not self.topic or self.group is None:
+            return False
+        self.group = self._membership = None
+        self._credit = credit
+        self._sharing.expect(self)
+        return True
 
     def retire(self) -> None:
         """See `Membership.retire`."""

@@ -122,3 +122,22 @@ def test_who_unsubscribes_and_subscribes_is_not_sent_more_than_others(share: str
     client.send(*[ack_packet(0x40, seen.packet_id) for seen in sent[:40]])
     hub.kernel.flush()
     assert len(client.received()) == 40
+
+
+def test_a_topic_that_is_deleted_and_made_again_is_shared_as_before() -> None:
+    hub, client, sent = begin(SHARES[0], 1)
+    hub.kernel.delete_topic("jobs")
+    hub.kernel.flush()
+    sender = Client(hub, "s")
+    for n in range(200):
+        sender.send(publish_packet("jobs/a", b"%d" % n, n + 1))
+    hub.kernel.flush()
+    again = client.received()
+    assert values(again) == sorted(b"%d" % n for n in range(97)), "three of the hundred are not acknowledged"
+    client.send(*[ack_packet(0x40, seen.packet_id) for seen in sent + again])
+    hub.kernel.flush()
+    assert len(client.received()) == 100
+    client.ask(unsubscribe_packet(5, SHARES[0]))
+    hub.kernel.delete_topic("jobs")
+    sender.ask(publish_packet("jobs/a", b"nobody's", 1))
+    assert client.received() == []

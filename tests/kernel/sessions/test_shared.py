@@ -31,7 +31,7 @@ class Taker:
         self.leased += messages
 
     def on_gone(self) -> None:
-        self.gone = True
+        self.gone = not self.place.wait(100)
 
 
 @pytest.mark.parametrize("kills", [(), ("asleep",), ("asleep", "made", "sent")])
@@ -85,6 +85,16 @@ def test_a_name_that_became_an_assigned_groups_keeps_nobody_from_making_the_topi
     rig.publish("jobs/0", b"0")
     assert taker.gone and other.values == [b"0"]
     taker.place.leave()
+
+
+def test_a_place_outlives_its_topic_where_its_member_waits_for_the_next(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    taker, behind_queue = Taker(rig), Taker(rig, "$share/crew/jobs/+")
+    rig.publish("jobs/0", b"0")
+    rig.kernel.delete_topic("jobs")
+    rig.run()
+    rig.publish("jobs/0", b"1")
+    assert taker.values == [b"0", b"1"] and not behind_queue.place.wait(5)
 
 
 def test_a_group_that_waited_for_a_topic_is_given_no_history_of_another() -> None:
