@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import string
+import time
 
 import pytest
 
@@ -44,6 +45,24 @@ def test_mqtt_3_1_2_4_a_clean_start_ends_the_session_that_was_there() -> None:
     assert messages(client) == [], "its filters are gone, too"
     [completed] = client.ask(ack_packet(PUBREL, 7))
     assert (completed.kind, completed.reason) == (Packet.PUBCOMP, reasons.ID_NOT_FOUND)
+
+
+@pytest.mark.parametrize("properties", [[], [(P.SESSION_EXPIRY, 3_600)]])
+def test_what_is_not_in_flight_is_answered_once(properties: list[tuple[int, int]]) -> None:
+    client = Client(FakeHub(), properties=properties)
+    seen = client.ask(ack_packet(PUBREC, 7), ack_packet(PUBREL, 8))
+    assert [(each.kind, each.packet_id, each.reason) for each in seen] == [
+        (Packet.PUBREL, 7, reasons.ID_NOT_FOUND), (Packet.PUBCOMP, 8, reasons.ID_NOT_FOUND)]
+
+
+@pytest.mark.parametrize("first", [PUBREC, PUBREL])
+def test_many_acknowledgements_at_once_hold_up_nobody(first: int) -> None:
+    """Each was looked for among all others: a minute and more for as many as one read may bring."""
+    client = Client(FakeHub(), properties=[(P.SESSION_EXPIRY, 3_600)])
+    data = b"".join([ack_packet(first, number) for number in range(1, 65_536)])
+    begin_s = time.process_time()
+    assert len(client.ask(data)) == 65_535
+    assert time.process_time() - begin_s < 15
 
 
 def test_mqtt_3_1_4_6_what_follows_a_connect_that_is_refused_is_not_taken() -> None:
