@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import string
 import time
+from typing import Any
 
 import pytest
 
@@ -63,6 +64,22 @@ def test_many_acknowledgements_at_once_hold_up_nobody(first: int) -> None:
     begin_s = time.process_time()
     assert len(client.ask(data)) == 65_535
     assert time.process_time() - begin_s < 15
+
+
+def test_ten_thousand_filters_of_one_client_come_wake_and_go_at_once() -> None:
+    """None looks at all others: with ten thousand each of these took a quarter of a minute."""
+    hub, config = FakeHub(), MqttConfig(max_subscriptions=10_000)
+    said: dict[str, Any] = {"clean": False, "properties": [(P.SESSION_EXPIRY, 3_600)]}
+    begin_s = time.process_time()
+    client = Client(hub, "c", config, **said)
+    for first in range(0, 10_000, 1_000):
+        filters = [(f"plant/{number}/+", 1) for number in range(first, first + 1_000)]
+        assert client.subscribe(*filters) == [1] * 1_000
+    hub.cut(client.session)
+    client = Client(hub, "c", config, **said)
+    assert time.process_time() - begin_s < 15
+    publish(hub, "plant/9999/a", b"a")
+    assert [seen.value for seen in messages(client)] == [b"a"]
 
 
 def test_mqtt_3_1_4_6_what_follows_a_connect_that_is_refused_is_not_taken() -> None:
