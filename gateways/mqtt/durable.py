@@ -303,8 +303,8 @@ class DurableSession:
 
     def release(self, packet_ids: list[bytes], unknown: list[bytes]) -> None:
         """PUBREL came: PUBCOMP leaves when that is durable. `unknown` are those that were not taken in."""
-        told = set(unknown) if self._outbox.outgoing is not None else set()
-        comps = [encode_ack(PUBCOMP, raw, reasons.ID_NOT_FOUND) if raw in told else encode_pubcomps([raw])
+        strangers = set(unknown) if self._outbox.outgoing is not None else set()
+        comps = [encode_ack(PUBCOMP, raw, reasons.ID_NOT_FOUND) if raw in strangers else encode_pubcomps([raw])
                  for raw in packet_ids]
         self._session.release([int.from_bytes(raw, "big") for raw in packet_ids], self, (b"".join(comps), None))
 
