@@ -583,18 +583,15 @@ class LeasedGroupPort(Protocol):
         """Settle what is ready; how many messages that was. Raises Stopping."""
 
 
-class SharedPort(Protocol):
+class SharedPort(MembershipPort, Protocol):
     """A member's place in the group of `$share/GROUP/FILTER`, which may not be there yet."""
 
     @property
     def group(self) -> LeasedGroupPort | None:
         """None while its topic does not exist."""
 
-    def add_credit(self, count: int) -> None:
-        """See `MembershipPort.add_credit`."""
-
-    def leave(self, delay_ms: int | None = 0) -> None:
-        """See `MembershipPort.leave`."""
+    def wait(self, credit: int) -> bool:
+        """Its topic was deleted: have a place again when there is one of that name. False behind a queue."""
 
 
 class GroupsPort(NamedGroups, Protocol):

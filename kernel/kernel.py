@@ -249,6 +249,7 @@ class Kernel:  # decision 138
             committer=committer, clock=clock, settings=settings, selector_names=selector_names or {},
             on_settled=spill.on_settled, group_of=leasing.cursors.group_of, on_error=on_error)
         leasing.queues.ask(self.sessions.shared.has)
+        self.groups.ask(self.sessions.shared.names_over)
         self._producers = producers = Producers(lambda key: state.get(Kind.PRODUCER, key))
         self._producer_expiry = ProducerExpiry(loop=loop, worker=checkpoint_worker, clock=clock, index=index,
                                                producers=producers, committer=committer, fatal=fatal)

@@ -247,11 +247,18 @@ class DurableSession:
 
     def receive(self, packet_ids: list[bytes]) -> None:
         """PUBREC came for these: PUBREL leaves when that is durable."""
+        released: list[bytes] = []
         numbers = [int.from_bytes(raw, "big") for raw in packet_ids]
-        unknown = set(self._session.receive(numbers, self, (encode_pubrels(packet_ids), None)))
-        if unknown and self._outbox.outgoing is not None:      # the token has one for each: 3.1.1 has no other word
-            for number in unknown:
-                self._link.write(encode_ack(PUBREL, PACKET_ID_BYTES[number], reasons.ID_NOT_FOUND))
+        unknown = set(self._session.receive(numbers, self, (b"", partial(self._send_released, released))))
+        if unknown and self._outbox.outgoing is not None:      # 3.1.1 has no other word for them
+            self._link.write(b"".join([encode_ack(PUBREL, PACKET_ID_BYTES[number], reasons.ID_NOT_FOUND)
+                                       for number in unknown]))
+            packet_ids = [raw for raw, number in zip(packet_ids, numbers, strict=True) if number not in unknown]
+        released += packet_ids
+
+    def _send_released(self, packet_ids: list[bytes]) -> None:
+        if packet_ids:
+            self._link.write(encode_pubrels(packet_ids))
 
     # ---- what the connection entrusts to its session  # decision 270
 
@@ -296,8 +303,8 @@ class DurableSession:
 
     def release(self, packet_ids: list[bytes], unknown: list[bytes]) -> None:
         """PUBREL came: PUBCOMP leaves when that is durable. `unknown` are those that were not taken in."""
-        tells = self._outbox.outgoing is not None
-        comps = [encode_ack(PUBCOMP, raw, reasons.ID_NOT_FOUND) if tells and raw in unknown else encode_pubcomps([raw])
+        strangers = set(unknown) if self._outbox.outgoing is not None else set()
+        comps = [encode_ack(PUBCOMP, raw, reasons.ID_NOT_FOUND) if raw in strangers else encode_pubcomps([raw])
                  for raw in packet_ids]
         self._session.release([int.from_bytes(raw, "big") for raw in packet_ids], self, (b"".join(comps), None))
 

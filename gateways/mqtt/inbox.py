@@ -32,7 +32,7 @@ from gatehouse.gateways.mqtt.codec import (
     publish_topic,
     value_of,
 )
-from gatehouse.gateways.mqtt.errors import InvalidPublish, InvalidRecallPublish, ProtocolError
+from gatehouse.gateways.mqtt.errors import InvalidPublish, InvalidRecallPublish, ProtocolError, ReservedTopic
 from gatehouse.gateways.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, encode_ack
 from gatehouse.gateways.mqtt.recalling import is_recall_key
 from gatehouse.kernel.errors import (
@@ -546,7 +546,8 @@ class Inbox:
                 raise InvalidAddress(f"{publish.address[:100]!r} could not be stored a moment ago")
         except NOT_STORED as error:
             self._deny(error)
-            self.answer_no(publish, error.code, str(error))
+            says_why = not isinstance(error, ReservedTopic)    # decision 344
+            self.answer_no(publish, error.code, str(error) if says_why else "")
         except KernelError as error:
             self.refuse(error)
 

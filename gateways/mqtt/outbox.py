@@ -391,15 +391,18 @@ class Outbox:
                 if not self.durable.awaits(PUBREC, [int.from_bytes(raw, "big") for raw in durable_ids]):
                     raise ProtocolError(NOT_ITS_ANSWER[PUBREC])
                 self.durable.receive(durable_ids)
-                packet_ids = [raw for raw in packet_ids if raw not in durable_ids]
+                packet_ids = [raw for raw in packet_ids if int.from_bytes(raw, "big") > IDS_MAX]
         released: list[bytes] = []
+        unknown: list[bytes] = []
         for raw in packet_ids:
             packet_id = int.from_bytes(raw, "big")
             if self.window.has_received(packet_id) or self.outgoing is None:
                 released.append(raw)
                 self._answered(packet_id, True)
             else:
-                self.link.write(encode_ack(PUBREL, raw, reasons.ID_NOT_FOUND))
+                unknown.append(raw)
+        if unknown:
+            self.link.write(b"".join([encode_ack(PUBREL, raw, reasons.ID_NOT_FOUND) for raw in unknown]))
         if released:
             self.link.write(encode_pubrels(released))
 

@@ -6,7 +6,7 @@ comes, which settles nothing then. One that is sent with QoS 2 is done when its 
 with the client's session, which may outlive connection and hub (`durable`); where the session ends without one, it
 becomes a dead letter, for the client may have it (4.8.2). With QoS 0 it counts as done when it is sent. The group is
 the same that HTTP pops from and AMQP consumes. A client that refuses a message (MQTT 5, reason codes from 0x80 on)
-makes it a dead letter.
+makes it a dead letter. After UNSUBSCRIBE it is given nothing more, and acknowledges what it was sent as before.
 """
 from __future__ import annotations
 
@@ -31,23 +31,43 @@ class Share:
     """One shared filter of one client: the kernel's `Member`."""
 
     def __init__(self, shares: Shares, kernel: HubPort, outbox: Outbox, topic_filter: str, tenant: str, qos: int,
-                 identifier: int) -> None:
+                 identifier: int, credit: int) -> None:
         self._shares = shares
         self._kernel = kernel
         self._outbox = outbox
-        self._filter = topic_filter
+        self.filter = topic_filter
+        self.is_gone = False
+        """Whether its queue was deleted: no more comes of it."""
+
+        self._is_retired = False
         self._group = parse_share(topic_filter)[0]
         self._waiting: list[Leased] = []
         self._qos = qos
         self._identifier = identifier
         hold = HoldLimit(outbox.config.ack_timeout_ms, self._on_overdue, self._take_back)
-        self.place: SharedPort = kernel.groups.share(topic_filter, self, CREDIT, keeps=qos > 0, tenant=tenant,
+        self.place: SharedPort = kernel.groups.share(topic_filter, self, credit, keeps=qos > 0, tenant=tenant,
                                                      hold=hold, taker=outbox.guard.origin)
 
     def on_leased(self, messages: list[Leased]) -> None:
         """Sent as far as window and socket allow; the rest waits for `pump`."""
         self._waiting += messages
-        self.pump()
+        if not self._is_retired:
+            self.pump()
+
+    def changes_to(self, qos: int, identifier: int) -> bool:
+        """The same filter is subscribed to again: the place stays. False where it cannot."""
+        if self.is_gone or (qos > 0) != (self._qos > 0):
+            return False
+        self._qos, self._identifier = qos, identifier
+        return True
+
+    def retire(self) -> None:  # decision 347
+        """Be given nothing more. What was sent stays, what was not goes to another member at once."""
+        self._is_retired = True
+        self.place.retire()
+        if self._waiting and self.place.group is not None:
+            self.place.group.release([message[:3] for message in self._waiting], 0)
+        self._waiting = []
 
     def _take_back(self, handles: list[Handle]) -> list[Handle]:
         """The group's invisible time is over: another may have what was sent with QoS 1, or not sent at all."""
@@ -61,11 +81,12 @@ class Share:
 
     def _on_overdue(self) -> None:
         """What was sent with QoS 2 stays with its client, so the client goes: 3.1.1 has no other way to say it."""
-        self._outbox.session.give_up(f"ack_timeout: a message of {self._filter} was not acknowledged in time")
+        self._outbox.session.give_up(f"ack_timeout: a message of {self.filter} was not acknowledged in time")
 
     def on_gone(self) -> None:
-        """The topic was deleted: the subscription is there still, and gets nothing."""
+        """The topic was deleted: the subscription is there still, and hears of the next of that name."""
         self._waiting = []
+        self.is_gone = not self.place.wait(self._shares.credit_of(self.filter))
 
     def pump(self) -> None:
         """Send what waits."""
@@ -129,13 +150,13 @@ class Share:
         """Acknowledge these leases: their messages are done, and the client may be given as many more."""
         if self.place.group is not None:
             self.place.group.ack(handles)
-        self.place.add_credit(len(handles))
+        self._shares.add_credit(self, len(handles))
 
     def reject(self, handles: list[Handle]) -> None:
         """The client does not want these messages, or may have had them: dead letters."""
         if self.place.group is not None:
             self.place.group.reject(handles)
-        self.place.add_credit(len(handles))
+        self._shares.add_credit(self, len(handles))
 
 
 class Shares:
@@ -146,23 +167,41 @@ class Shares:
         self._outbox = outbox
         self._tenant = tenant
         self._by_filter: dict[str, Share] = {}
+        self._retired: list[Share] = []                        # of which something is sent and not acknowledged
         self._leased: dict[int, tuple[Share, Handle, int]] = {}     # by packet id, with the QoS
 
     def subscribe(self, topic_filter: str, qos: int, identifier: int = 0) -> None:
         """Raises InvalidFilter, InvalidGroup, AssignedGroup, Stopping."""
+        share = self._by_filter.get(topic_filter)
+        if share is not None and share.changes_to(qos, identifier):
+            return
         self.unsubscribe(topic_filter)
         self._by_filter[topic_filter] = Share(self, self._kernel, self._outbox, topic_filter, self._tenant, qos,
-                                              identifier)
+                                              identifier, self.credit_of(topic_filter))
+
+    def credit_of(self, topic_filter: str) -> int:
+        """How many messages of a filter may be sent beside those that are not acknowledged."""
+        return CREDIT - sum([lease[0].filter == topic_filter for lease in self._leased.values()])
 
     def unsubscribe(self, topic_filter: str) -> None:
-        """What was sent and not acknowledged goes to another member, when the group's retry says."""
+        """What was sent is completed [MQTT-3.10.4-3]; what stays without an answer is treated as a member's."""
         share = self._by_filter.pop(topic_filter, None)
         if share is not None:
-            unsure = [lease[1] for lease in self._leased.values() if lease[0] is share and lease[2] == 2]
-            self._leased = {packet_id: lease for packet_id, lease in self._leased.items() if lease[0] is not share}
-            if unsure:
-                share.reject(unsure)
-            share.place.leave(None)
+            share.retire()
+            holders = {lease[0] for lease in self._leased.values()}
+            self._retired = [each for each in (*self._retired, share) if each in holders]
+
+    def add_credit(self, share: Share, count: int) -> None:
+        """So many messages of a share are done with: its filter may be sent as many more."""
+        self._by_filter.get(share.filter, share).place.add_credit(count)
+
+    def _end(self, share: Share) -> None:
+        """What was sent and not acknowledged goes to another member, when the group's retry says."""
+        unsure = [lease[1] for lease in self._leased.values() if lease[0] is share and lease[2] == 2]
+        self._leased = {packet_id: lease for packet_id, lease in self._leased.items() if lease[0] is not share}
+        if unsure:
+            share.reject(unsure)
+        share.place.leave(None)
 
     def sent_exactly(self, share: Share) -> set[tuple[Any, int]]:
         """Cursor and offset of what was sent with QoS 2 for this filter and waits for its PUBREC."""
@@ -197,8 +236,10 @@ class Shares:
 
     def end(self) -> None:
         """The connection is over."""
-        for topic_filter in list(self._by_filter):
-            self.unsubscribe(topic_filter)
+        shares = [*self._by_filter.values(), *self._retired]
+        self._by_filter, self._retired = {}, []
+        for share in shares:
+            self._end(share)
 
 
 def _as_message(leased: Leased) -> Message:

@@ -87,10 +87,8 @@ class Subscriptions:
                  transact: Callable[[], Transacting], system: Callable[[], System], count: Callable[[str], None]
                  ) -> None:
         self.by_filter: dict[str, GrantedFilter] = {}
-        self.is_plain = True
-        """Whether no filter has an identifier, no-local, or RETAIN as published."""
-
-        self.has_no_local = False
+        self._dressed = 0                                      # filters with what `is_plain` is about
+        self._no_local = 0
         self._reasons_given: list[str] = []
         self.durable: DurableSession | None = None             # has the filters, too
         self._guard = guard
@@ -103,6 +101,16 @@ class Subscriptions:
         self._count = count
         self._heard: dict[str, Heard] = {}
         self._audience: Audience[str] = Audience()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no filter has an identifier, no-local, or RETAIN as published."""
+        return not self._dressed
+
+    @property
+    def has_no_local(self) -> bool:
+        """Whether a filter leaves out what the client publishes itself."""
+        return self._no_local > 0
 
     def keep_in(self, durable: DurableSession | None) -> None:
         """Filters outlive the connection there, if anywhere."""
@@ -242,27 +250,38 @@ class Subscriptions:
         return shares
 
     def _note(self, topic_filter: str, subscription: GrantedFilter) -> None:
+        before = self.by_filter.get(topic_filter)
+        if before is not None:
+            self._count_options(topic_filter, before, -1)
+        self._count_options(topic_filter, subscription, 1)
         self.by_filter[topic_filter] = subscription
         if not topic_filter.startswith(mapping.RESERVED) and self._level == packets.MQTT5:
             self._audience.add(parse_filter(topic_filter), topic_filter, subscription.qos)
         self._look_again()
 
+    def _count_options(self, topic_filter: str, subscription: GrantedFilter, change: int) -> None:
+        """A filter comes or goes: a client may have thousands, so none looks at all."""
+        if not topic_filter.startswith(mapping.RESERVED):
+            options = subscription.options
+            if subscription.identifier or options & (packets.NO_LOCAL | packets.RETAIN_AS_PUBLISHED):
+                self._dressed += change
+            if options & packets.NO_LOCAL:
+                self._no_local += change
+
     def _look_again(self) -> None:
         self._heard.clear()
         if self._outbox.choosing is not None:
             self._outbox.choosing.look_again()
-        own = [each for name, each in self.by_filter.items() if not name.startswith(mapping.RESERVED)]
-        self.is_plain = not any(each.identifier or each.options & (packets.NO_LOCAL | packets.RETAIN_AS_PUBLISHED)
-                                for each in own)
-        self.has_no_local = any(each.options & packets.NO_LOCAL for each in own)
 
     # --- UNSUBSCRIBE -------------------------------------------------------------------------------------------------
 
     def end(self, topic_filter: str) -> bool:
         """False where the client has no such filter."""
         _, topic_filter = mapping.split_from(topic_filter)
-        if self.by_filter.pop(topic_filter, None) is None:
+        subscription = self.by_filter.pop(topic_filter, None)
+        if subscription is None:
             return False
+        self._count_options(topic_filter, subscription, -1)
         if topic_filter.startswith(SHARE):
             self._shares().unsubscribe(topic_filter)
         elif topic_filter.startswith(mapping.TXN):
@@ -284,7 +303,6 @@ class Subscriptions:
     def end_all(self) -> None:
         """The connection is over."""
         self.durable = None
-        self.is_plain = True
         for topic_filter in list(self.by_filter):
             self.end(topic_filter)
 

@@ -100,17 +100,16 @@ def _is_fixed(host: str) -> bool:
 
 
 def _read_head(head: bytes) -> tuple[str, dict[str, str]]:
-    """Request line and fields by lower-case name; of several of one name the last."""
-    try:
-        first, *lines = head.decode("ascii").split("\r\n")
-    except UnicodeDecodeError:
-        raise NotOpened("400 Bad Request", "the head of a request is ASCII (RFC 9110, 5.5)") from None
+    """Request line and fields by lower-case name. A field that comes in several lines is one list (RFC 9110, 5.3): so
+    may those be that ask for a WebSocket. What is no ASCII is taken as it is (5.5): browsers send such cookies."""
+    first, *lines = head.decode("latin-1").split("\r\n")
     fields: dict[str, str] = {}
     for line in lines:
         name, colon, value = line.partition(":")
         if not colon or not name or name != name.strip():
             raise NotOpened("400 Bad Request", "a field of a request is NAME: VALUE (RFC 9112, 5)")
-        fields[name.lower()] = value.strip()
+        name, value = name.lower(), value.strip()
+        fields[name] = f"{fields[name]}, {value}" if name in fields else value
     return first, fields
 
 

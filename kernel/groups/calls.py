@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from hmac import compare_digest
 from itertools import islice
@@ -91,6 +91,10 @@ class Groups:
     def claim(self, name: str, tenant: str = "/") -> None:
         """The name is a leased group's from now on. Raises InvalidGroup, AssignedGroup, Stopping."""
         self._leasing.claim(tenant, name)
+
+    def require_leasable(self, name: str, tenant: str = "/") -> None:
+        """Raises InvalidGroup, and AssignedGroup where an assigned group has this name."""
+        self._leasing.require_leasable(tenant, name)
 
     def define(self, name: str, settings: GroupSettings, tenant: str = "/", owner: Owner | None = None,
                token: object = None) -> None:
@@ -195,6 +199,10 @@ class Groups:
         if topic_partition is not None:
             return self._routes.address_of(topic_partition[0].name, message[5], headers)
         return (stated_in(headers) or b"").decode(errors="replace")
+
+    def ask(self, names_over: Callable[[str, str], Iterable[str]]) -> None:
+        """See `Sharing.ask`."""
+        self._sharing.ask(names_over)
 
     def on_topic(self, topic: Topic) -> None:
         """A topic was made: members that waited for it have their place in its group now."""

@@ -9,7 +9,7 @@ with its segment: a group that lags beyond retention has lost it.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
@@ -110,11 +110,17 @@ class Cursors:
         """Where a group goes on in a partition as far as is stored; else where it begins."""
         if group.queue is not None:
             return self.committed_in_queue(partition_id)
-        commit = self._views.offsets.get(group.name, {}).get(partition_id)
-        if commit is not None:
-            return commit[0]
-        late = group.settings.start == "latest"
-        return self._watermarks.next_offset(partition_id) if late else self._reader.start_of(partition_id)
+        commits = self._views.offsets.get(group.name, {})
+        if partition_id in commits:
+            return commits[partition_id][0]
+        if group.settings.start == "latest" and not self._reads(group, commits):  # decision 345
+            return self._watermarks.next_offset(partition_id)
+        return self._reader.start_of(partition_id)
+
+    def _reads(self, group: LeasedGroup, commits: Mapping[int, object]) -> bool:
+        """Whether a group over a topic has begun: what no commit is stored for was empty then, and is all new to it."""
+        topic = self._topics.by_id(group.topic_id)
+        return topic is not None and any(partition_id in commits for partition_id in topic.partition_ids())
 
     def committed_in_queue(self, partition_id: int) -> int:
         """Everything below is settled in a queue's partition, as far as is stored."""

@@ -147,17 +147,17 @@ class Leasing:
         """
         group = self._by_name.get((topic.tenant, name), {}).get(topic.id)
         if group is None:
-            return self._make(name, topic, self._require_leasable(topic.tenant, name), start)
+            return self._make(name, topic, self.require_leasable(topic.tenant, name), start)
         if group.settings.kind == ASSIGNED:
             raise assigned(name)
         return group
 
     def claim(self, tenant: str, name: str) -> None:
         """The name is a leased group's from now on. Raises InvalidGroup, AssignedGroup, Stopping."""
-        if self._require_leasable(tenant, name) is None:
+        if self.require_leasable(tenant, name) is None:
             self.core.store([self.definitions.put(tenant, name, GroupSettings())])
 
-    def _require_leasable(self, tenant: str, name: str) -> GroupSettings | None:
+    def require_leasable(self, tenant: str, name: str) -> GroupSettings | None:
         """The settings of the name, which no assigned group has; None where nobody has it. Raises InvalidGroup,
         AssignedGroup."""
         check_name(name, "group")

@@ -3,16 +3,19 @@
 `$share/GROUP/FILTER` is the group's name on every door that has no word of its own for it. A filter that is a whole
 topic (`orders/#`) makes the leased group over that topic; any other makes a queue of that name, to which the
 filter is bound: how often it hands out a message, and when again, the settings of the group say. A topic that does not
-exist yet is waited for: subscribing creates nothing.
+exist yet is waited for: subscribing creates nothing. Who has such a filter in a session need not be there when the
+topic comes: its group is made with it.
 """
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.addresses.routes import Routes
-from gatehouse.kernel.errors import InvalidFilter, UnknownTopic
+from gatehouse.kernel.errors import InvalidFilter, KernelError, UnknownTopic
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import Queue, QueueSettings
 from gatehouse.kernel.groups.members import HoldLimit, Member, Membership
@@ -51,6 +54,11 @@ class Sharing:
         self._topics = topics
         self._routes = routes
         self._waiting: dict[tuple[str, str], list[Shared]] = {}        # by tenant and topic
+        self._names_over: Callable[[str, str], Iterable[str]] = lambda _tenant, _topic: ()
+
+    def ask(self, names_over: Callable[[str, str], Iterable[str]]) -> None:
+        """Which groups sessions have filters of that are a whole topic: `names_over(tenant, topic)`."""
+        self._names_over = names_over
 
     # decision 26
     def join(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/",
@@ -59,14 +67,18 @@ class Sharing:
 
         A group that nobody has used before begins with what comes from now on.
         """
-        shared = Shared(self, tenant, parse_share(text)[0], member, credit, keeps, hold, taker)
+        name, filter_text = parse_share(text)
+        shared = Shared(self, tenant, name, self.topic_of(filter_text) or "", member, credit, keeps, hold, taker)
         try:
             shared.take_place(self.group(text, tenant))
         except UnknownTopic:
-            topic = text.rpartition("/")[0].rpartition("/")[2]
-            shared.wait_for(topic)
-            self._waiting.setdefault((tenant, topic), []).append(shared)
+            self._groups.require_leasable(shared.name, tenant)
+            self.expect(shared)
         return shared
+
+    def expect(self, shared: Shared) -> None:
+        """It has a place when its topic is made."""
+        self._waiting.setdefault((shared.tenant, shared.topic), []).append(shared)
 
     def group(self, text: str, tenant: str) -> LeasedGroup:
         """The group of `$share/GROUP/FILTER`. Raises UnknownTopic where its topic does not exist yet, and as `join`."""
@@ -93,13 +105,21 @@ class Sharing:
         return queue
 
     def on_topic(self, topic: Topic) -> None:
-        """A topic was made: who waited for it has a place in its group now."""
+        """A topic was made: who waited for it has a place in its group now, and the groups of those who sleep are there
+        before its first message. What a group refuses is not the fault of who made the topic."""
         for shared in self._waiting.pop((topic.tenant, topic.name), ()):
-            shared.take_place(self._groups.over(shared.name, topic))
+            try:
+                shared.take_place(self._groups.over(shared.name, topic, "latest"))
+            except KernelError:
+                shared.give_up()
+        if self.topic_of(f"{topic.name}/#") is not None:
+            for name in self._names_over(topic.tenant, topic.name):  # decision 346
+                with suppress(KernelError):
+                    self._groups.over(name, topic, "latest")
 
     def forget(self, shared: Shared) -> None:
         """It waits no longer."""
-        key = (shared.tenant, shared.awaited)
+        key = (shared.tenant, shared.topic)
         waiting = self._waiting.get(key, [])
         if shared in waiting:
             waiting.remove(shared)
@@ -110,23 +130,21 @@ class Sharing:
 class Shared:
     """One member's place in a shared group; like a `Membership`, and there before the group may be."""
 
-    def __init__(self, sharing: Sharing, tenant: str, name: str, member: Member, credit: int, keeps: bool,
+    def __init__(self, sharing: Sharing, tenant: str, name: str, topic: str, member: Member, credit: int, keeps: bool,
                  hold: HoldLimit | None, taker: Origin) -> None:
         self._sharing = sharing
         self._taker = taker
         self._hold = hold
         self.tenant = tenant
         self.name = name
-        self.awaited = ""                          # the topic it waits for
+        self.topic = topic
+        """That its filter is; "" where a queue is behind it."""
+
         self.group: LeasedGroup | None = None
         self._member = member
         self._credit = credit
         self._keeps = keeps
         self._membership: Membership | None = None
-
-    def wait_for(self, topic: str) -> None:
-        """The group is there when this topic is."""
-        self.awaited = topic
 
     def take_place(self, group: LeasedGroup) -> None:
         """The group is there."""
@@ -134,12 +152,37 @@ class Shared:
         self._membership = group.join(self._member, self._credit, keeps=self._keeps, hold=self._hold,
                                       taker=self._taker)
 
+    def give_up(self) -> None:
+        """There will be no place: the name has become an assigned group's."""
+        self._member.on_gone()
+
+    @property
+    def credit(self) -> int:
+        """See `Membership.credit`."""
+        return self._credit if self._membership is None else self._membership.credit
+
     def add_credit(self, count: int) -> None:
         """See `Membership.add_credit`."""
         if self._membership is None:
             self._credit += count
         else:
             self._membership.add_credit(count)
+
+    def wait(self, credit: int) -> bool:
+        """See `api.SharedPort.wait`."""
+        if not self.topic or self.group is None:
+            return False
+        self.group = self._membership = None
+        self._credit = credit
+        self._sharing.expect(self)
+        return True
+
+    def retire(self) -> None:
+        """See `Membership.retire`."""
+        if self._membership is None:
+            self._sharing.forget(self)
+        else:
+            self._membership.retire()
 
     def leave(self, delay_ms: int | None = 0) -> None:
         """See `Membership.leave`."""

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import string
+import time
+from typing import Any
 
 import pytest
 
@@ -44,6 +46,40 @@ def test_mqtt_3_1_2_4_a_clean_start_ends_the_session_that_was_there() -> None:
     assert messages(client) == [], "its filters are gone, too"
     [completed] = client.ask(ack_packet(PUBREL, 7))
     assert (completed.kind, completed.reason) == (Packet.PUBCOMP, reasons.ID_NOT_FOUND)
+
+
+@pytest.mark.parametrize("properties", [[], [(P.SESSION_EXPIRY, 3_600)]])
+def test_what_is_not_in_flight_is_answered_once(properties: list[tuple[int, int]]) -> None:
+    client = Client(FakeHub(), properties=properties)
+    seen = client.ask(ack_packet(PUBREC, 7), ack_packet(PUBREL, 8))
+    assert [(each.kind, each.packet_id, each.reason) for each in seen] == [
+        (Packet.PUBREL, 7, reasons.ID_NOT_FOUND), (Packet.PUBCOMP, 8, reasons.ID_NOT_FOUND)]
+
+
+@pytest.mark.parametrize("first", [PUBREC, PUBREL])
+def test_many_acknowledgements_at_once_hold_up_nobody(first: int) -> None:
+    """Each was looked for among all others: a minute and more for as many as one read may bring."""
+    client = Client(FakeHub(), properties=[(P.SESSION_EXPIRY, 3_600)])
+    data = b"".join([ack_packet(first, number) for number in range(1, 65_536)])
+    begin_s = time.process_time()
+    assert len(client.ask(data)) == 65_535
+    assert time.process_time() - begin_s < 15
+
+
+def test_ten_thousand_filters_of_one_client_come_wake_and_go_at_once() -> None:
+    """None looks at all others: with ten thousand each of these took a quarter of a minute."""
+    hub, config = FakeHub(), MqttConfig(max_subscriptions=10_000)
+    said: dict[str, Any] = {"clean": False, "properties": [(P.SESSION_EXPIRY, 3_600)]}
+    begin_s = time.process_time()
+    client = Client(hub, "c", config, **said)
+    for first in range(0, 10_000, 1_000):
+        filters = [(f"plant/{number}/+", 1) for number in range(first, first + 1_000)]
+        assert client.subscribe(*filters) == [1] * 1_000
+    hub.cut(client.session)
+    client = Client(hub, "c", config, **said)
+    assert time.process_time() - begin_s < 15
+    publish(hub, "plant/9999/a", b"a")
+    assert [seen.value for seen in messages(client)] == [b"a"]
 
 
 def test_mqtt_3_1_4_6_what_follows_a_connect_that_is_refused_is_not_taken() -> None:

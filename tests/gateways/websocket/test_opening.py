@@ -62,7 +62,7 @@ def test_4_2_2_the_door_speaks_behind_the_answer(protocol: str, chunk: int) -> N
     (request(Origin="https://evil.example"), 403),
     (request(Origin="null"), 403),
     (b"GET / HTTP/1.1\r\nno field\r\n\r\n", 400),
-    (b"GET / HTTP/1.1\r\nX: \xff\r\n\r\n", 400),
+    (request(Host="hub\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="), 400),
     (b"x" * (HEAD_BYTES_MAX + 1), 431),
     (b"\r\n\r\n", 405),
 ])
@@ -70,6 +70,18 @@ def test_4_2_1_what_opens_nothing_is_told_why(data: bytes, status: int) -> None:
     session, link, _ = opening("https://app.example")
     session.handle_data(data)
     assert link.closed and link.take().startswith(b"HTTP/1.1 %d " % status), link.reason
+
+
+@pytest.mark.parametrize("changed", [
+    {"Connection": "Upgrade\r\nConnection: keep-alive"},
+    {"Sec_WebSocket_Protocol": "mqtt\r\nSec-WebSocket-Protocol: soap"},
+    {"Cookie": "town=Z\u00fcrich"},
+])
+def test_5_3_fields_may_come_in_several_lines_and_have_any_bytes(changed: dict[str, str]) -> None:
+    """As on the HTTP door. Browsers send the cookies of their pages to every port of a host."""
+    session, link, _ = opening()
+    session.handle_data(request(**changed))
+    assert link.take().startswith(b"HTTP/1.1 101 "), link.reason
 
 
 @pytest.mark.parametrize("origins", [("https://app.example",), ("*",)])

@@ -290,6 +290,22 @@ def test_a_group_that_starts_late_gets_what_comes_after() -> None:
     assert values(pop(rig, group)) == [b"new"]
 
 
+@pytest.mark.parametrize("lose_index", [False, True])
+def test_what_enters_an_empty_partition_while_nobody_takes_is_the_groups_over_a_restart(
+        tmp_path: Path, lose_index: bool) -> None:
+    """The group begins with what is new, and began before: what another key brings then is new, too."""
+    rig = Rig(tmp_path)
+    rig.publish("orders/0", b"old")
+    rig.kernel.groups.define("late", GroupSettings(start="latest"))
+    assert pop(rig, rig.kernel.groups.group("late", "orders")) == []
+    rig.restart(lose_index=lose_index)
+    sent = [b"%d" % i for i in range(20)]
+    for i, value in enumerate(sent):
+        rig.publish(f"orders/{i}", value)
+    rig.restart(lose_index=lose_index)
+    assert sorted(values(pop(rig, rig.kernel.groups.group("late", "orders"))), key=str) == sorted(sent, key=str)
+
+
 def test_a_million_offsets_settled_in_any_order_leave_no_pages() -> None:
     rig = Rig()
     rig.kernel.create_topic("orders", partitions=1)
