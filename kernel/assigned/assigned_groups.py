@@ -41,8 +41,8 @@ from gatehouse.kernel.errors import (
     InconsistentProtocol,
     InvalidGroup,
     KernelError,
-    StaleGeneration,
     Stopping,
+    UnknownGroup,
     UnknownMember,
 )
 from gatehouse.kernel.groups.definitions import Definitions, LiveGroups
@@ -303,20 +303,20 @@ class AssignedGroups:
         member, or without a generation for somebody who assigns for itself. Of no offsets only whether they might be
         committed.
 
-        Raises InvalidGroup, GroupIsLeased, UnknownMember, FencedMember, StaleGeneration, StaleEpoch, Rebalancing,
-        Stopping.
+        Raises InvalidGroup, GroupIsLeased, UnknownGroup, UnknownMember, FencedMember, StaleGeneration, StaleEpoch,
+        Rebalancing, Stopping.
         """
         check_name(name, "group")
-        self._names.require_not_leased(tenant, name)
+        is_there = self._names.is_there(tenant, name)
         entry, consumers = self._entries.get((tenant, name)), self._consumers.group(tenant, name)
         if consumers is not None and consumers.members:
             consumers.require_commit(member_id, instance_id, generation)
         elif entry is not None:
             entry.group.require_commit(self._loop.now_ms(), member_id, instance_id, generation)
-        elif generation >= 0 and consumers is None:
-            raise StaleGeneration(f"there is no group {name!r} with members")
-        elif generation >= 0 or member_id or instance_id is not None:
-            raise UnknownMember(f"there is no group {name!r} with members")
+        elif generation >= 0 and not is_there and consumers is None:
+            raise UnknownGroup(f"there is no group {name!r}")
+        elif generation >= 0:
+            raise UnknownMember(f"the group {name!r} has no members")
         if offsets:
             self._tell_senders(name, offsets)
             self._put_state([offset_record(name, partition_id, offset) for partition_id, offset in offsets.items()],

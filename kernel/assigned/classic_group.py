@@ -196,10 +196,10 @@ class ClassicGroup:
 
         Raises UnknownMember, FencedMember, StaleGeneration, Rebalancing.
         """
-        if generation < 0 and not member_id and instance_id is None:
-            if self.members:
-                raise UnknownMember("the group has members: only they commit its offsets")
+        if generation < 0 and not self.members:
             return
+        if generation < 0 and not member_id and instance_id is None:
+            raise UnknownMember("the group has members: only they commit its offsets")
         member = self._require(member_id, instance_id, generation)
         if self.state is GroupState.COMPLETING:
             raise Rebalancing("the group is being shared out anew")

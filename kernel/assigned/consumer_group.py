@@ -220,10 +220,10 @@ class ConsumerGroup:
 
         Raises UnknownMember, StaleEpoch.
         """
-        if epoch < 0 and not member_id and instance_id is None:
-            if self.members:
-                raise UnknownMember("the group has members: only they commit its offsets")
+        if epoch < 0 and not self.members:
             return
+        if epoch < 0 and not member_id and instance_id is None:
+            raise UnknownMember("the group has members: only they commit its offsets")
         self.require_epoch(member_id, epoch)
 
     def require_epoch(self, member_id: str, epoch: int) -> None:

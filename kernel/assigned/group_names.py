@@ -42,6 +42,10 @@ class GroupNames:
             return [self._definitions.put(tenant, name, None)]
         return []
 
+    def is_there(self, tenant: str, name: str) -> bool:
+        """Whether the group is defined, or has committed. Raises GroupIsLeased."""
+        return self.require_not_leased(tenant, name) is not None or self._has_offsets(tenant, name)
+
     def require_not_leased(self, tenant: str, name: str) -> GroupSettings | None:
         """The definition, if there is one. Raises GroupIsLeased."""
         settings = self._definitions.get(tenant, name)

@@ -15,6 +15,7 @@ from gatehouse.kernel.errors import (
     MemberIdRequired,
     Rebalancing,
     StaleGeneration,
+    UnknownGroup,
     UnknownMember,
 )
 from gatehouse.kernel.message import Stored
@@ -172,7 +173,7 @@ class AssignedMembers:
         """What a client makes of a refusal."""
         if isinstance(refusal, MemberIdRequired):
             member.member_id = refusal.member_id
-        elif isinstance(refusal, UnknownMember | FencedMember):
+        elif isinstance(refusal, UnknownGroup | UnknownMember | FencedMember):
             member.member_id, member.joined, member.part = "", None, None
         elif isinstance(refusal, StaleGeneration | Rebalancing):
             member.joined = None

@@ -8,6 +8,8 @@
     -3  largest timestamp    the first record that has it, and the timestamp; -1 and -1 in an empty partition. As exact
                              as the index: messages of other doors count with the time of their append at least
      0  and above            the first record at or after this time
+
+Those below -2 came with later versions: in an older one they are no times, and answered with UNSUPPORTED_VERSION.
 """
 from __future__ import annotations
 
@@ -29,6 +31,12 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_TO_TIER: Final = -6
 
+FIRST_VERSIONS: Final = {LATEST: 1, EARLIEST: 1, LARGEST_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9,
+                         EARLIEST_TO_TIER: 11}
+"""The version that each came with."""
+
+NEVER: Final = 1 << 15               # a version that is never reached
+
 
 class OffsetLookup(PartitionLookup):
     """Offsets by time, and where partitions begin and end."""
@@ -38,6 +46,8 @@ class OffsetLookup(PartitionLookup):
         if asked.timestamp >= 0:
             self.expect()
             guard.offset_for_time(partition_id, asked.timestamp, partial(self.on_looked_up, row))
+        elif self.request.version < FIRST_VERSIONS.get(asked.timestamp, NEVER):
+            row.error_code = UNSUPPORTED_VERSION
         elif asked.timestamp == LARGEST_TIMESTAMP:
             self.expect()
             guard.offset_of_largest_timestamp(partition_id, partial(self.on_looked_up, row))
@@ -45,8 +55,6 @@ class OffsetLookup(PartitionLookup):
             row.offset, row.leader_epoch = guard.bounds(partition_id)[0], self.epoch
         elif asked.timestamp == LATEST:
             row.offset, row.leader_epoch = guard.bounds(partition_id)[1], self.epoch
-        elif asked.timestamp not in (LATEST_TIERED, EARLIEST_TO_TIER):
-            row.error_code = UNSUPPORTED_VERSION
 
     def on_looked_up(self, row: Row, offset: int | None, timestamp_ms: int) -> None:
         """A record by its timestamp; None: there is no such record."""

@@ -1,7 +1,7 @@
 """OffsetCommit 2 to 10: how far a group is, in the group's own offsets, which HTTP and the command line show and move.
 
-A member commits in its generation; who assigns partitions by itself names no member and no generation, and commits
-while the group has no members. Answered when it is durable. Offsets do not expire: a retention time (versions 2 to 4)
+A member commits in its generation; who assigns partitions by itself names no generation, and commits while the group
+has no members. Answered when it is durable. Offsets do not expire: a retention time (versions 2 to 4)
 is kept by keeping them longer. From version 10 on topics are said by their ids.
 """
 from __future__ import annotations
@@ -15,6 +15,7 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import (
     GROUP_AUTHORIZATION_FAILED,
+    ILLEGAL_GENERATION,
     INVALID_REQUEST,
     NONE,
     OFFSET_METADATA_TOO_LARGE,
@@ -22,11 +23,12 @@ from gatehouse.gateways.kafka.error_codes import (
 from gatehouse.gateways.kafka.mapping import Refused, coordinator_code_of
 from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.gateways.kafka.topics import find_asked
-from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.errors import KernelError, UnknownGroup
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.state.views import MAX_METADATA_BYTES
 
 FIRST_BY_ID: Final = 10          # the version from which on topics are said by their ids
+FIRST_WITHOUT_GROUP: Final = 9   # the version from which on clients know that there may be no such group
 NO_OFFSET: Final = -1            # the group begins where its members say
 BEGINNING: Final = -2            # KafkaJS commits it to reset a group to the earliest: decision 303
 
@@ -75,7 +77,8 @@ class Commit:
             if self.offsets:
                 return
         except KernelError as refusal:
-            self.fail(self.committed, coordinator_code_of(refusal))
+            older = isinstance(refusal, UnknownGroup) and self.request.version < FIRST_WITHOUT_GROUP
+            self.fail(self.committed, ILLEGAL_GENERATION if older else coordinator_code_of(refusal))
         self.answer()
 
     def on_stored(self, stored: Stored) -> None:

@@ -249,7 +249,8 @@ class FakeKernel:
         return array("q", [bound for partition_id in topic.partition_ids() for bound in self.bounds(partition_id)])
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
-              on_done: Callable[[list[Fetched]], None], *, stored: bool = False) -> None:
+              on_done: Callable[[list[Fetched]], None], *, stored: bool = False,
+              max_records: int = 0) -> None:
         self.fetches += 1
         found, left = [], max_bytes
         for partition_id, offset, most in wants:

@@ -277,9 +277,10 @@ def offsets(peer: Peer, version: int, wants: dict[tuple[str, int], int], **field
 def test_lists_offsets(version: int, late: bool) -> None:
     peer = peer_with_records()
     peer.kernel.late = late
-    for timestamp, expected in {-1: (0, 3, -1), -2: (0, 1, -1), 1001: (0, 1, 1001), 1500: (0, -1, -1), -3: (0, 2, 1002),
-                                -4: (0, 1, -1), -5: (0, -1, -1), -6: (0, -1, -1), -7: (35, -1, -1)}.items():
-        assert offsets(peer, version, {("plant", 0): timestamp}) == [expected]
+    for timestamp, since, expected in [
+            (-1, 1, (0, 3, -1)), (-2, 1, (0, 1, -1)), (1001, 1, (0, 1, 1001)), (1500, 1, (0, -1, -1)),
+            (-3, 7, (0, 2, 1002)), (-4, 8, (0, 1, -1)), (-5, 9, (0, -1, -1)), (-6, 11, (0, -1, -1)), (-7, 99, None)]:
+        assert offsets(peer, version, {("plant", 0): timestamp}) == [expected if version >= since else (35, -1, -1)]
     assert offsets(peer, version, {("plant", 1): -1, ("plant", 0): -1, ("plant", 2): -1, ("other", 0): -1}) == [
         (0, 0, -1), (0, 3, -1), (3, -1, -1), (3, -1, -1)]
 

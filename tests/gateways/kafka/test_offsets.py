@@ -144,12 +144,24 @@ def test_a_commit_of_the_beginning_is_of_where_the_partition_begins() -> None:
     assert fetch(peer, 8, "g", {"plant": [0, 1]})[1] == {("plant", 0): (0, "", 0), ("plant", 1): (5, "why", 0)}
 
 
+@pytest.mark.parametrize("version", versions(8))
+def test_who_says_no_generation_commits_while_there_are_no_members_whoever_it_is(version: int) -> None:
+    """Clients that have left keep their names, and commit without a generation."""
+    peer = plant()
+    named = {"group_instance_id": "one"} if version >= 7 else {}
+    assert commit(peer, version, "g", {("plant", 0): (7, None)}, member_id="m", **named) == {("plant", 0): 0}
+
+
 def test_a_commit_by_a_member_or_of_a_leased_group_is_refused() -> None:
     peer = plant()
     peer.kernel.leased.add("workers")
     asked: dict[tuple[str, int], tuple[int, str | None]] = {("plant", 0): (7, None)}
-    assert commit(peer, 8, "g", asked, member_id="m") == {("plant", 0): 25}
-    assert commit(peer, 8, "g", asked, generation_id_or_member_epoch=3) == {("plant", 0): 22}
+    for version in (8, 9):
+        peer.kernel.offsets["old"] = {7: (1, b"")}
+        assert commit(peer, version, "old", asked, member_id="m", generation_id_or_member_epoch=3) == {("plant", 0): 25}
+        assert commit(peer, version, "g", asked, member_id="m", generation_id_or_member_epoch=3) \
+            == {("plant", 0): 69 if version >= 9 else 22}
+    del peer.kernel.offsets["old"]
     assert commit(peer, 8, "workers", asked) == {("plant", 0): 23}
     assert commit(peer, 8, "", asked) == {("plant", 0): 24}
     assert peer.kernel.offsets == {}

@@ -19,6 +19,7 @@ from gatehouse.kernel.errors import (
     MemberIdRequired,
     StaleGeneration,
     Stopping,
+    UnknownGroup,
     UnknownMember,
 )
 from gatehouse.kernel.groups.group_settings import ASSIGNED, GroupSettings
@@ -190,10 +191,12 @@ def test_offsets_are_committed_by_members_of_this_generation_alone() -> None:
             rig.kernel.assigned.commit_offsets(GROUP, {partition_id: (9, b"")}, None, None, ask[0], None, ask[1])
     with pytest.raises(StaleGeneration):
         rig.kernel.assigned.commit_offsets(GROUP, {partition_id: (9, b"")}, None, None, client.member_id, None, 0)
-    with pytest.raises(StaleGeneration):
+    with pytest.raises(UnknownGroup):
         rig.kernel.assigned.commit_offsets("other", {partition_id: (9, b"")}, None, None, "", None, 0)
-    with pytest.raises(UnknownMember):
-        rig.kernel.assigned.commit_offsets("other", {partition_id: (9, b"")}, None, None, "stranger", None, -1)
+    rig.kernel.assigned.commit_offsets("other", {partition_id: (9, b"")}, None, None, "stranger", None, -1)
+    rig.run()
+    with pytest.raises(UnknownMember):                         # the group is there now
+        rig.kernel.assigned.commit_offsets("other", {partition_id: (9, b"")}, None, None, "", None, 0)
     with pytest.raises(GroupHasMembers):
         rig.kernel.groups.commit_offsets(GROUP, {partition_id: (9, b"")}, None)
     client.leave()
