@@ -144,11 +144,13 @@ def x_match(arguments: Table) -> str:
     if field is None:
         return X_MATCHES[0]
     if field.type != "S":
-        raise precondition(f"Invalid x-match field type {TYPE_NAMES[field.type]} (value {plain(field)}); expected "
-                           "longstr")
+        given = plain(field)
+        shown = "undefined" if given is None else str(given).lower() if isinstance(given, bool) else given
+        raise precondition(f"Invalid x-match field type {TYPE_NAMES[field.type]} (value {shown}); expected longstr")
     value: str = field.value.decode(errors="replace")
     if value not in X_MATCHES:
-        raise precondition(f'Invalid x-match field value <<"{value}">>; expected all, any, all-with-x, or any-with-x')
+        shown = f'<<"{value}">>' if value else "<<>>"
+        raise precondition(f"Invalid x-match field value {shown}; expected all, any, all-with-x, or any-with-x")
     return value
 
 

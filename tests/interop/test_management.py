@@ -392,8 +392,49 @@ SECOND_GENERATION: list[tuple[str, str, Any, int]] = [
         "health/checks/protocol-listener/amqp091")],
     ("PUT", "feature-flags/quorum_queue/enable", {}, 204), ("PUT", "feature-flags/moon/enable", {}, 400),
     ("POST", "rebalance/queues", {}, 204), ("GET", "health/checks/port-listener/x", None, 400),
+    ("GET", "global-parameters/n", None, 404), ("GET", "parameters/shovel/%2F/n", None, 404),
     ("PUT", "vhost-limits/%2F/max-queues", {"value": 1}, 400), ("PUT", "global-parameters/n", {"value": 1}, 400),
 ]
+
+
+def test_what_is_declared_with_nothing_said_is_not_durable(api):
+    for path in ("queues/%2F/unsaid", "exchanges/%2F/unsaid"):
+        assert api("PUT", path, {}) == (201, None)
+        assert api("GET", f"{path}?columns=durable,auto_delete") == (200, {"durable": False, "auto_delete": False})
+        status, said = api("PUT", path, {"durable": True})
+        assert (status, said["reason"].partition(" for ")[0]) == (400, "inequivalent arg 'durable'")
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum", "stream"])
+def test_totals_of_queues_may_be_asked_for_without_statistics(api, channel, kind):
+    name = f"summed.{kind}"
+    channel.queue_declare(name, durable=True, arguments={"x-queue-type": kind})
+    channel.confirm_delivery()
+    channel.basic_publish("", name, b"x")
+    totals = {"messages": 1, "messages_ready": 1, "messages_unacknowledged": 0}
+    asked = f"queues/%2F?name={name}&disable_stats=true"
+    row = api("GET", asked)[1][0]
+    assert not totals.keys() & row.keys()
+    assert api("GET", f"{asked}&enable_queue_totals=true") == (200, [{**row, **totals}])
+
+
+def test_of_consumers_of_which_one_is_active_it_is_shown_which(api, channel):
+    channel.queue_declare("sole", durable=True, arguments={"x-single-active-consumer": True})
+    taken: list[str] = []
+    for tag, priority in (("low", 0), ("high", 10), ("higher later", 10), ("between", 5)):
+        channel.basic_consume("sole", lambda _c, method, _p, _b: taken.append(method.consumer_tag), consumer_tag=tag,
+                              arguments={"x-priority": priority} if priority else None)
+    channel.basic_publish("", "sole", b"x")
+    while not taken:
+        channel.connection.process_data_events(0.1)
+    assert taken == ["high"]
+    rows = {row["consumer_tag"]: row for row in api("GET", "consumers/%2F")[1] if row["queue"]["name"] == "sole"}
+    queue = api("GET", "queues/%2F/sole")[1]
+    assert queue["single_active_consumer_tag"] == "high"
+    assert {tag: (row["active"], row["activity_status"], row["arguments"]) for tag, row in rows.items()} == {
+        "low": (False, "waiting", {}), "high": (True, "single_active", {"x-priority": 10}),
+        "higher later": (False, "waiting", {"x-priority": 10}), "between": (False, "waiting", {"x-priority": 5})}
+    assert [row["consumer_tag"] for row in queue["consumer_details"] if row["active"]] == ["high"]
 
 
 def test_what_rabbitmqadmin_of_the_second_generation_asks(api):

@@ -203,7 +203,11 @@ CASES: Final[dict[str, tuple[Step, ...]]] = {
     "exchange bind to itself": (exchange(kind="fanout"), Send(Exchange.Bind(destination="x", source="x")),
                                 publish("k", "x", mandatory=True)),
     "headers: x-match of a number": (exchange(kind="headers"), queue(), bind(x_match=1)),
+    **{f"headers: x-match {said!r}": (exchange(kind="headers"), queue(), bind(x_match=said))
+       for said in (True, None, "")},
     "headers: x-match that nobody knows": (exchange(kind="headers"), queue(), bind(x_match="some")),
+    **{f"a publish of delivery mode {mode}": (queue(), publish(delivery_mode=mode), get(no_ack=True))
+       for mode in (0, 3, 255)},
     "headers: no x-match": (exchange(kind="headers"), queue(), bind(a=1), publish("k", "x", mandatory=True)),
     "headers: all": (exchange(kind="headers"), queue(), bind(x_match="all", a=1, b="2"),
                      publish("k", "x", mandatory=True, headers={"a": 1, "b": "2"}),

@@ -34,6 +34,8 @@ def _ends(code: int, text: str, class_id: int = 0, method_id: int = 0) -> list[s
 DIFFERENCES: Final[dict[str, Difference]] = {
     # ---- what 4 does otherwise
     "x-queue-type ''": Difference([OK], f"{NEWER}: it stands for no type"),
+    **{f"a publish of delivery mode {mode}": Difference(
+        [OK, "", "Basic.GetOk"], f"{NEWER}: only with 2 a message is durable") for mode in (0, 3, 255)},
     "a locator that nobody knows": Difference(
         [_queue("x-queue-leader-locator", "invalid_queue_locator_arg")], f"{NEWER}: classic queues have it, too"),
     "an unknown type": Difference(["Channel.Close 406 PRECONDITION_FAILED - unknown exchange type 'moon' (40, 10)"],

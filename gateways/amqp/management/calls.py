@@ -57,7 +57,8 @@ CALLS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("DELETE", "permissions/{vhost}/{user}", hub.put_permission),
     *[(method, f"{limits}/{{of}}/{{name}}", hub.put_limit) for limits in ("vhost-limits", "user-limits")
       for method in ("PUT", "DELETE")],
-    *[(method, path, hub.put_parameter) for method in ("PUT", "DELETE")
+    *[(method, path, handler) for method, handler in (("GET", hub.parameter), ("PUT", hub.put_parameter),
+                                                      ("DELETE", hub.put_parameter))
       for path in ("global-parameters/{name}", "parameters/{component}/{vhost}/{name}")],
 
     ("GET", "exchanges", seeing.exchanges), ("GET", "exchanges/{vhost}", seeing.exchanges),

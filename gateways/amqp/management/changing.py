@@ -34,7 +34,7 @@ DONE = HttpAnswer(204)
 async def put_exchange(asking: Asking, vhost: str, name: str) -> HttpAnswer:
     host, document = asking.host(vhost), asking.document()
     is_new = await declare_exchange(
-        asking, host, name, text_of(document, "type", "direct"), durable=flag(document, "durable", True),
+        asking, host, name, text_of(document, "type", "direct"), durable=flag(document, "durable"),
         auto_delete=flag(document, "auto_delete"), internal=flag(document, "internal"),
         arguments=table_of(document.get("arguments")))
     return MADE if is_new else DONE
@@ -74,7 +74,7 @@ async def delete_exchange(asking: Asking, vhost: str, name: str) -> HttpAnswer:
 
 async def put_queue(asking: Asking, vhost: str, name: str) -> HttpAnswer:
     host, document = asking.host(vhost), asking.document()
-    is_new = await declare_queue(asking, host, name, durable=flag(document, "durable", True),
+    is_new = await declare_queue(asking, host, name, durable=flag(document, "durable"),
                                  auto_delete=flag(document, "auto_delete"),
                                  arguments=table_of(document.get("arguments")))
     return MADE if is_new else DONE

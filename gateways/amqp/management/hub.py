@@ -135,6 +135,12 @@ async def put_parameter(asking: Asking, *path: str) -> HttpAnswer:
     raise bad_request("there are no runtime parameters: no federation, no shovels; links to other hubs are [relay]")
 
 
+async def parameter(asking: Asking, *path: str) -> HttpAnswer:
+    """There are none, so there is none of this name: tools look before they make one."""
+    asking.require_administrator()
+    raise nothing_there()
+
+
 async def cluster_name(asking: Asking) -> HttpAnswer:
     return HttpAnswer(200, {"name": asking.services.hub_name})
 

@@ -20,7 +20,7 @@ from gatehouse.gateways.amqp.management.shown import (
     show_binding,
     show_channels,
     show_connection,
-    show_consumer,
+    show_consumers,
     show_default_binding,
     show_default_exchange,
     show_exchange,
@@ -110,7 +110,9 @@ def queue_of(host: Host, name: str) -> AmqpQueue:
 
 async def queues(asking: Asking, vhost: str | None = None) -> HttpAnswer:
     counted = asking.query.get("disable_stats") != "true"
-    rows = [show_queue(asking, queue, counted=counted) for host in asking.chosen(vhost) for queue in queues_of(host)]
+    totals = counted or asking.query.get("enable_queue_totals") == "true"
+    rows = [show_queue(asking, queue, counted=counted, totals=totals)
+            for host in asking.chosen(vhost) for queue in queues_of(host)]
     return HttpAnswer(200, listed(rows, asking.query))
 
 
@@ -121,7 +123,7 @@ async def queues_of_all(asking: Asking) -> HttpAnswer:
 async def queue(asking: Asking, vhost: str, name: str) -> HttpAnswer:
     asked_for = queue_of(asking.host(vhost), name)
     row = {**show_queue(asking, asked_for), "deliveries": [], "incoming": [],
-           "consumer_details": [show_consumer(asking, consumer) for consumer in asked_for.consumers]}
+           "consumer_details": show_consumers(asking, asked_for)}
     return HttpAnswer(200, one(row, asking.query))
 
 
@@ -189,8 +191,7 @@ async def binding(asking: Asking, vhost: str, source: str, kind: str, name: str,
 # ---- who is connected
 
 async def consumers(asking: Asking, vhost: str | None = None) -> HttpAnswer:
-    rows = [show_consumer(asking, consumer) for host in asking.chosen(vhost) for queue in queues_of(host)
-            for consumer in queue.consumers]
+    rows = [row for host in asking.chosen(vhost) for queue in queues_of(host) for row in show_consumers(asking, queue)]
     return HttpAnswer(200, listed(rows, asking.query))
 
 

@@ -86,8 +86,17 @@ def queue_type(queue: AmqpQueue) -> str:
     return "classic" if field is None else str(field.value.decode(errors="replace"))
 
 
-def show_queue(asking: Asking, queue: AmqpQueue, *, counted: bool = True) -> Row:
-    """`counted`: with what is in it."""
+def sole_consumer(queue: AmqpQueue) -> Consumer | None:
+    """The consumer that alone is given messages, as the kernel chooses it: of the highest priority the earliest. None
+    where all are given some."""
+    if not queue.settings.single_active or not queue.consumers:
+        return None
+    return max(queue.consumers, key=lambda consumer: consumer.priority)
+
+
+def show_queue(asking: Asking, queue: AmqpQueue, *, counted: bool = True, totals: bool = True) -> Row:
+    """`totals`: with how many messages are in it. `counted`: also with all else that is counted there."""
+    sole = sole_consumer(queue)
     row: Row = {
         "name": queue.name, "vhost": queue.vhost.name, "durable": queue.durable, "auto_delete": queue.auto_delete,
         "exclusive": queue.owner is not None, "arguments": shown_table(queue.arguments), "type": queue_type(queue),
@@ -96,21 +105,24 @@ def show_queue(asking: Asking, queue: AmqpQueue, *, counted: bool = True) -> Row
         "operator_policy": queue.operator_policy.name if queue.operator_policy is not None else None,
         "effective_policy_definition": effective(queue.policy, queue.operator_policy),
         "exclusive_consumer_tag": next((consumer.tag for consumer in queue.consumers if consumer.exclusive), None),
-        "single_active_consumer_tag": queue.consumers[0].tag if queue.settings.single_active and queue.consumers
-        else None}
+        "single_active_consumer_tag": None if sole is None else sole.tag}
     if queue_type(queue) == "quorum":
         limit = queue.settings.delivery_limit
         row["delivery_limit"] = "unlimited" if limit is None else limit
-    if counted and queue.stream is not None:
+    if queue.stream is None and queue.kernel_queue is None or not (counted or totals):
+        return row
+    if queue.stream is not None:
         length = asking.broker.queues.ready(queue)
-        return {**row, "messages": length, "messages_ready": length, "messages_unacknowledged": 0,
-                **{f"{name}_details": rate() for name in COUNTED}, "messages_persistent": length, "memory": 0}
-    if not counted or queue.kernel_queue is None:
+        row |= {"messages": length, "messages_ready": length, "messages_unacknowledged": 0}
+        if counted:
+            row |= {**{f"{name}_details": rate() for name in COUNTED}, "messages_persistent": length, "memory": 0}
         return row
     counts = asking.broker.queues.counts(queue)
     unacknowledged = counts.leased + counts.waiting
     values = {"messages": counts.ready + unacknowledged, "messages_ready": counts.ready,
               "messages_unacknowledged": unacknowledged}
+    if not counted:
+        return {**row, **values}
     settled = counts.settled + counts.dead + counts.expired + counts.dropped
     stats = {"publish": settled + values["messages"], "ack": counts.settled,
              "deliver_get": counts.settled + counts.leased, "deliver": counts.settled + counts.leased}
@@ -120,12 +132,20 @@ def show_queue(asking: Asking, queue: AmqpQueue, *, counted: bool = True) -> Row
     return row
 
 
-def show_consumer(asking: Asking, consumer: Consumer) -> Row:
+def show_consumers(asking: Asking, queue: AmqpQueue) -> list[Row]:
+    sole = sole_consumer(queue)
+    return [_show_consumer(asking, consumer, sole) for consumer in queue.consumers]
+
+
+def _show_consumer(asking: Asking, consumer: Consumer, sole: Consumer | None) -> Row:
     channel = consumer.channel
     connection = channel.connection
+    active = sole is None or consumer is sole
     return {
         "consumer_tag": consumer.tag, "ack_required": not consumer.no_ack, "exclusive": consumer.exclusive,
-        "prefetch_count": consumer.limit, "active": True, "activity_status": "up", "arguments": {},
+        "prefetch_count": consumer.limit, "active": active,
+        "activity_status": "up" if sole is None else "single_active" if active else "waiting",
+        "arguments": {"x-priority": consumer.priority} if consumer.priority else {},
         "queue": {"name": consumer.queue.name, "vhost": consumer.queue.vhost.name},
         "channel_details": {**peer_details(connection.peer, connection.local), "node": node_name(asking),
                             "name": f"{connection.peer} -> {connection.local} ({channel.number})",
