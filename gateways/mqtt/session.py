@@ -247,6 +247,8 @@ class MqttSession:
                         pos = self._handle_exact(data, pos, inbox, outbox)
                         continue
                 elif (why == REPEATED or data[pos] & 12) and self._is_repeated(data, pos, inbox):
+                    if incoming is not None:
+                        incoming.read(data[pos:pos + size])    # it may say what a topic alias stands for from now on
                     pos += size
                     continue
                 elif why == REPEATED and incoming is None:     # what it repeats was not sent on this connection
