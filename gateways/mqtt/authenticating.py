@@ -45,7 +45,7 @@ class EnhancedLogin:
         self._has_begun = False
 
     def take(self, data: bytes | None) -> None:
-        """What the client says next; None in a CONNECT that leaves it to the first AUTH."""
+        """What the client says next; None where a login begins and leaves that to its next AUTH."""
         if data is None:
             self._say(b"")
             return

@@ -247,6 +247,8 @@ class MqttSession:
                         pos = self._handle_exact(data, pos, inbox, outbox)
                         continue
                 elif (why == REPEATED or data[pos] & 12) and self._is_repeated(data, pos, inbox):
+                    if incoming is not None:
+                        incoming.read(data[pos:pos + size])    # it may say what a topic alias stands for from now on
                     pos += size
                     continue
                 elif why == REPEATED and incoming is None:     # what it repeats was not sent on this connection
@@ -409,7 +411,12 @@ class MqttSession:
 
     def _handle_first(self, data: bytes) -> None:
         if self._is_logging_in():
-            self._handle_login(data)
+            try:
+                self._handle_login(data)
+            except ProtocolError as error:                     # no CONNACK has left: it says why (4.13.1)
+                self._write_fitting(connecting.refused(packets.MQTT5, error.reason_code,
+                                                       str(error) if self._tells else ""))
+                raise
             return
         if data and data[0] != packets.CONNECT:
             raise ProtocolError(came_to(data, "MQTT", "[MQTT-3.1.0-1] the first packet is no CONNECT"))
@@ -540,7 +547,7 @@ class MqttSession:
         reason, said = read_auth(body, self._method)
         login = self._login
         if reason == reasons.RE_AUTHENTICATE and login is None:
-            self._begin_login(self._method, self._on_logged_in_again).take(said)
+            self._begin_login(self._method, self._on_logged_in_again).take(said or None)
         elif reason == reasons.CONTINUE_AUTHENTICATION and login is not None and not login.waits:
             login.take(said)
         else:

@@ -127,6 +127,8 @@ def test_mqtt_3_1_2_30_nothing_but_auth_comes_before_connack(data: bytes) -> Non
     client, _ = ask(hub, Scram("ada", "lovelace"))
     client.send(data)
     assert client.link.closed and client.link.reason.startswith("protocol_error")
+    [refusal] = client.take()
+    assert (refusal.kind, refusal.reason) == (Packet.CONNACK, reasons.PROTOCOL_ERROR), "not a close without a word"
 
 
 def test_mqtt_4_12_0_1_a_method_that_is_not_allowed() -> None:
@@ -148,6 +150,18 @@ def test_mqtt_4_12_1_1_a_client_logs_in_again_while_the_rest_goes_on() -> None:
         [done] = client.ask(auth(reasons.CONTINUE_AUTHENTICATION, final))
         assert (done.kind, done.reason) == (Packet.AUTH, reasons.SUCCESS)
         assert scram.believes(done.properties.values[P.AUTH_DATA])
+
+
+def test_4_12_1_who_logs_in_again_may_leave_the_first_message_to_the_next_auth() -> None:
+    hub, _ = hub_of()
+    client, _ = log_in(hub, Scram("ada", "lovelace"))
+    scram = Scram("ada", "lovelace")
+    [asked] = client.ask(auth(reasons.RE_AUTHENTICATE, b""))
+    assert (asked.kind, asked.reason) == (Packet.AUTH, reasons.CONTINUE_AUTHENTICATION)
+    [challenge] = client.ask(auth(reasons.CONTINUE_AUTHENTICATION, scram.first()))
+    final = scram.final(challenge.properties.values[P.AUTH_DATA])
+    [done] = client.ask(auth(reasons.CONTINUE_AUTHENTICATION, final))
+    assert (done.kind, done.reason) == (Packet.AUTH, reasons.SUCCESS)
 
 
 @pytest.mark.parametrize(("user", "password"), [("ada", "wrong"), ("bob", "builder")])

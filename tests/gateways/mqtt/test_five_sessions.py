@@ -56,6 +56,28 @@ def test_what_is_not_in_flight_is_answered_once(properties: list[tuple[int, int]
         (Packet.PUBREL, 7, reasons.ID_NOT_FOUND), (Packet.PUBCOMP, 8, reasons.ID_NOT_FOUND)]
 
 
+def test_a_repetition_says_what_an_alias_stands_for() -> None:
+    hub = FakeHub()
+    other = Client(hub, "other")
+    other.subscribe(("plant/#", 2))
+    client = sleeper(hub)
+    client.ask(publish_packet("plant/line1", b"once", 7, qos=2))
+    leave(client)
+    client = sleeper(hub)
+    named, aliased = [(P.ALIAS, 3)], [(P.ALIAS, 4)]
+    seen = client.ask(publish_packet("plant/line1", b"once", 7, qos=2, dup=True, properties=named),
+                      publish_packet("", b"behind it", 8, properties=named))
+    assert [(each.kind, each.packet_id, each.reason) for each in seen] == [(Packet.PUBREC, 7, 0), (Packet.PUBACK, 8, 0)]
+    client.send(publish_packet("plant/line2", b"not answered yet", 9))
+    seen = client.ask(publish_packet("plant/line2", b"not answered yet", 9, dup=True, properties=aliased),
+                      publish_packet("", b"behind that", 10, properties=aliased))
+    assert [(each.kind, each.packet_id, each.reason) for each in seen] == [
+        (Packet.PUBACK, 9, 0), (Packet.PUBACK, 10, 0)]
+    assert [(each.topic, each.value) for each in messages(other)] == [
+        ("plant/line1", b"once"), ("plant/line1", b"behind it"),
+        ("plant/line2", b"not answered yet"), ("plant/line2", b"behind that")]
+
+
 @pytest.mark.parametrize("first", [PUBREC, PUBREL])
 def test_many_acknowledgements_at_once_hold_up_nobody(first: int) -> None:
     """Each was looked for among all others: a minute and more for as many as one read may bring."""
