@@ -85,7 +85,6 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.journeys.held",
     "gatehouse.kernel.journeys.journeys",
     "gatehouse.kernel.journeys.trail",
-    "gatehouse.kernel.state.clock",
     "gatehouse.kernel.state.partition_ids",
     "gatehouse.kernel.state.state",
     "gatehouse.kernel.state.views",
