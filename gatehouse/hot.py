@@ -50,7 +50,6 @@ HOT_MODULES: Final = (
     "gatehouse.gateways.http.replies",
     "gatehouse.gateways.http.request",
     "gatehouse.gateways.http.response",
-    "gatehouse.gateways.http.routes.reading",
     "gatehouse.gateways.http.session",
     "gatehouse.gateways.http.target",
     "gatehouse.gateways.http.transacting",

@@ -79,7 +79,7 @@ BYTES_PER_MESSAGE: Final = 1_024
 and for messages of common size. The first piece is read in any case. A page of larger messages has fewer of them. A
 search reads as if there were many partitions: it passes over most of what it reads."""
 
-SEARCH_S = 1.0                         # not Final: what is compiled would hold the number itself, and tests another
+SEARCH_S: Final = 1.0
 """How long a call that does not wait looks for the first message that its filter wants, before it says how far it
 got."""
 
