@@ -455,6 +455,8 @@ class Link:
         if code == NOT_ALLOWED:
             self._stop_told(self.fault)
             return
+        if not self._there:
+            return                           # it went while this was on its way, and its absence has ended the session
         self._end_session()
         self._wait(self._around.now_ms(), self.fault)
 

@@ -66,6 +66,19 @@ def test_what_was_kept_arrives_though_its_sender_is_gone(tmp_path: Path) -> None
     assert right.links.describe_link("link")["received"]["lost"] == 0
 
 
+def test_what_was_on_its_way_as_its_reader_went_is_kept_too(tmp_path: Path) -> None:
+    """It comes back behind the word that the other hub is away, and that hub stays away."""
+    network, left, right = spooled_pair(tmp_path)
+    leave(network, right)
+    left.links.links["link"].on_bounced("not_here", "it went a moment ago")
+    assert left.state("link") == "absent"
+    left.rig.publish("plant/a", b"1")
+    network.settle(6)
+    assert kept(network) and left.links.describe_link("link")["spool"]["kept_messages"] == 1
+    come(network, right)
+    assert right.values("plant") == [b"1"]
+
+
 def test_everybody_is_killed_in_turn(tmp_path: Path) -> None:
     """The sender goes on where the spool is, the meeting point has what it holds, the reader doubles nothing."""
     network, left, right = spooled_pair(tmp_path)
