@@ -29,7 +29,6 @@ from gatehouse.kernel.state.topics import FAIL
 from gatehouse.tracing.events import Kind
 
 if TYPE_CHECKING:
-
     from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.admission.limits.charging import Charge, Charging
     from gatehouse.gateways.admission.limits.handing_out import HandingOut

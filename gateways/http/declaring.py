@@ -550,13 +550,13 @@ class Declared:
         query = self._queries.get(raw)
         if query is not None:
             return query
-        query = decode_query(raw, self.known) if raw else {}
+        query = decode_query(raw, self.known)
         for name in self.required:
             if name not in query:
                 raise Refusal("invalid_parameter", f"{name!r} is needed", parameter=name)
-        if len(self._queries) >= QUERIES_MAX:
-            self._queries.clear()
         if len(raw) <= QUERY_KEPT:
+            if len(self._queries) >= QUERIES_MAX:
+                self._queries.clear()
             self._queries[raw] = query
         return query
 

@@ -1,8 +1,8 @@
 """OffsetCommit 2 to 10: how far a group is, in the group's own offsets, which HTTP and the command line show and move.
 
 A member commits in its generation; who assigns partitions by itself names no generation, and commits while the group
-has no members. Answered when it is durable. Offsets do not expire: a retention time (versions 2 to 4)
-is kept by keeping them longer. From version 10 on topics are said by their ids.
+has no members. Answered when it is durable. Offsets do not expire: a retention time (versions 2 to 4) is kept by
+keeping them longer. From version 10 on topics are said by their ids.
 """
 from __future__ import annotations
 
