@@ -10,22 +10,15 @@ A decision is {"id": "281474976710657", "decision": "commit"} or "rollback"; "un
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, ClassVar, Final
 
 import orjson
 
-from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.errors import AlreadyDecided, InvalidCheckBack
 from gatehouse.kernel.records.record import public_headers
-from gatehouse.transactions.answering import unknown
 from gatehouse.transactions.coordinator import Check, CheckSettings, Decision
 from gatehouse.transactions.settings import MAX_TIME_MS
-
-if TYPE_CHECKING:
-    from gatehouse.gateways.admission.admission import Admission
-    from gatehouse.gateways.admission.principal import Principal
-    from gatehouse.transactions.deciding import Guarded
 
 NOT_YET: Final = frozenset(("id", "partition", "offset", "timestamp"))
 """What of a message a half message does not have."""
@@ -40,21 +33,14 @@ MAX_NAME_BYTES: Final = 255                 # as of an `Idempotency-Key`
 class InvalidHalfName(ValueError):
     """What came names no half message."""
 
-    code = "invalid_half_name"
+    code: ClassVar[str] = "invalid_half_name"
 
 
 class InvalidDecision(ValueError):
     """What came is no decision. `given` is the id that it names, if it names one."""
 
-    code = "invalid_decision"
+    code: ClassVar[str] = "invalid_decision"
     given: str | None = None
-
-
-def require_seen(admission: Admission, principal: Principal, transaction: Guarded) -> None:
-    """Before anything is done about a transaction, or told of it. Raises UnknownTransaction: to who has no right to its
-    group it does not exist."""
-    if not admission.may_group(principal, Operation.TRANSACT, transaction.group):
-        raise unknown(transaction.id)
 
 
 def read_half_name(given: bytes | None) -> str:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.checks import require_seen
+from gatehouse.kernel.message import NOBODY
+from gatehouse.transactions.answering import unknown
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from gatehouse.transactions.registry import Query
     from gatehouse.transactions.settings import CheckSettings
 
+GROUPS_MAX: Final = 1_000                # of which is remembered whether the principal may transact in them
+
 
 class GuardedTransactions:
     """See the module's text, and `Transactions` for what each call does and raises."""
@@ -33,16 +36,39 @@ class GuardedTransactions:
         self._admission = admission
         self._port = switchboard.port
         self._switchboard = switchboard
+        self._version: object = None                           # of the rights by which these are allowed
+        self._allowed: dict[str, bool] = {}
+
+    # decision 903: a right is judged once, as that to a place is
+    def may(self, group: str) -> bool:
+        """Whether the principal may transact in a group."""
+        if self._version is not self._admission.version or len(self._allowed) >= GROUPS_MAX:
+            self._version, self._allowed = self._admission.version, {}
+        allowed = self._allowed.get(group)
+        if allowed is None:
+            allowed = self._allowed[group] = self._guard.may_group(Operation.TRANSACT, group)
+        return allowed
 
     def begin(self, halves: list[HalfMessage], group: str, checks: CheckSettings | None, name: str | None,
               owner: Submitter, token: object, size_bytes: int | None, *, refuses: bool = False) -> int:
         """Hold half messages as a transaction of a group; otherwise as `Guard.append`. `size_bytes` None: they were
         counted with what they came in. Raises Denied and what `Transactions.begin` raises."""
         guard = self._guard
-        guard.require_group(Operation.TRANSACT, group)
+        if not self.may(group):
+            guard.require_group(Operation.TRANSACT, group)
         charges = None if size_bytes is None else guard.weigh([half.message for half in halves], size_bytes, refuses)
-        with guard.submission(owner, token) as number:
+        guard.settle()
+        number = self._switchboard.submit(owner, token)
+        if guard.tells:
+            self._port.speaks(guard.origin)
+        try:
             self._port.begin(guard.number, halves, group, guard.tenant, guard.principal.name, checks, number, name)
+        except Exception:
+            self._switchboard.take_back(number)
+            raise
+        finally:
+            if guard.tells:                                    # decision 321
+                self._port.speaks(NOBODY)
         return 0 if size_bytes is None else guard.charge(charges, len(halves), size_bytes)
 
     def add(self, transaction_id: int, halves: list[HalfMessage], owner: Submitter, token: object, size_bytes: int, *,
@@ -78,7 +104,10 @@ class GuardedTransactions:
         look(transaction)
 
     def _require_seen(self, transaction: Guarded) -> None:
-        require_seen(self._admission, self._guard.principal, transaction)
+        """Before anything is done about a transaction, or told of it. Raises UnknownTransaction: to who has no right to
+        its group it does not exist."""
+        if not self.may(transaction.group):
+            raise unknown(transaction.id)
 
     def check_now(self, transaction_id: int, owner: Submitter, token: object) -> None:
         """Have a member asked now, if the principal may know of the transaction."""

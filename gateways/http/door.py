@@ -276,14 +276,18 @@ class Door:
         return results[0]
 
     async def stored(self, change: Callable[[Receipts, Receipt], object]) -> Stored:
-        """Run a change with an owner and a token and wait for its answer. Raises the answer's error."""
+        """Run a change as `change` does and wait for its answer. Raises the answer's error."""
+        return await self.change(change)
+
+    def change(self, change: Callable[[Receipts, Receipt], object]) -> Receipt:
+        """Run a change with an owner and a token; the receipt ends in its answer."""
         receipt = self.receipts.open()
         try:
             change(self.receipts, receipt)
         except BaseException:
             self.receipts.drop(receipt)
             raise
-        return await receipt
+        return receipt
 
     def _refuse_over_quota(self, name: str) -> None:
         """HTTP's way to slow a publisher: 429 until what was overdrawn is made good. The refused cost nothing.

@@ -80,8 +80,3 @@ def read_state(text: str) -> State:
     if state is None:
         raise Refusal("invalid_parameter", f"'state' is one of {', '.join(STATES)}", parameter="state")
     return state
-
-
-def read_id(text: str) -> int | None:
-    """A transaction's id; None where the text can be none."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 and int(text) < 1 << 64 else None

@@ -54,6 +54,11 @@ END_GRACE_MS: Final = 2_000
 LINGER_MS: Final = 2_000
 """How long an unread body is still taken and thrown away, so that the client sees why it was refused."""
 
+VERSION: Final = b" HTTP/1.1\r\n"
+HEAD_END: Final = b"\r\n\r\n"
+PLAIN: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/?&=%-._~:,+"
+"""Characters of a target that mean nothing to the parser, behind a first slash."""
+
 METHODS: Final = {method.encode(): method for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")}
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 HTTP_2: Final = "Pause on PRI/Upgrade"
@@ -157,6 +162,8 @@ class HttpSession:  # decision 131
         elif len(data) > PIECE_BYTES:
             self._before = None
             self._parse_pieces(data)
+        elif before is not None and self._take_known(data):
+            pass
         else:
             is_first = not self._waiting
             self._parse(data)
@@ -285,6 +292,26 @@ class HttpSession:  # decision 131
         call.complete = True
         self._waiting.append(call)
 
+    def _take_known(self, data: bytes) -> bool:  # decision 901
+        """Take a request whose fields are, byte by byte, those of one before: nothing but method, target and body
+        differs. False: it is to be parsed."""
+        method_end = data.find(b" ")
+        line_end = data.find(VERSION, method_end + 1)
+        head_end = data.find(HEAD_END, line_end) + len(HEAD_END)
+        if method_end < 0 or line_end < 0 or head_end < len(HEAD_END):
+            return False
+        known = self._dispatcher.heads.known(data[line_end:head_end])
+        method, target = METHODS.get(data[:method_end]), data[method_end + 1:line_end]
+        if known is None or method is None or head_end + max(0, known[1]) != len(data) \
+                or not target.startswith(b"/") or target.translate(None, PLAIN) or len(target) > MAX_LINE_BYTES:
+            return False
+        call = Call(self, method, target, known[0], known[1])
+        if known[1] > 0:
+            call.feed(data[head_end:])
+        call.complete = True
+        self._waiting.append(call)
+        return True
+
     def _whole(self, data: bytes) -> _Before | None:
         """What was parsed just now, where that was one whole request and nothing else. None, to the end of the
         connection, where it was not: only then it is known that the parser stands between two requests."""
@@ -292,10 +319,13 @@ class HttpSession:  # decision 131
         if call is None or self._incoming is not None or self._last or call.fault is not None or call.http_10 \
                 or call.head.upgrade or "transfer-encoding" in call.head.fields:
             return None
-        head_end = data.find(b"\r\n\r\n") + 4
+        head_end = data.find(HEAD_END) + len(HEAD_END)
         head_bytes, size = data[:head_end], head_end + max(0, call.length)
-        if head_end < 4 or size != len(data):
+        if head_end < len(HEAD_END) or size != len(data):
             return None
+        line = call.method.encode() + b" " + call.target
+        if head_bytes.startswith(line + VERSION):        # nothing stands between them that the parser passes over
+            self._dispatcher.heads.remember(head_bytes[len(line):], call.head, call.length)
         return _Before(head_bytes, size, call.method, call.target, call.head, call.length)
 
     def _parse_pieces(self, data: bytes) -> None:

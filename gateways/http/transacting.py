@@ -1,50 +1,146 @@
 """Half messages that come in, and decisions about transactions, by whichever call or frame they do. Hot."""
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.audit import Author
+from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.checks import describe_decided
-from gatehouse.gateways.http.door import NAME
+from gatehouse.gateways.http.door import DOOR, NAME
 from gatehouse.gateways.http.mapping import describe_place
+from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.response import JSON, Response, json_answer
+from gatehouse.kernel.api import HalfMessage
+from gatehouse.kernel.errors import UnknownTransaction
+from gatehouse.kernel.groups.group_settings import check_name
+from gatehouse.kernel.message import NOW, When
+from gatehouse.kernel.scheduling.accepting import first_due
 from gatehouse.transactions.coordinator import Decision, State
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.http.door import Door
+    from gatehouse.gateways.http.mapping import Publication
+    from gatehouse.gateways.http.request import Call
     from gatehouse.gateways.switchboard import Submitter
-    from gatehouse.kernel.api import HalfMessage, ReceiptsByGroup
+    from gatehouse.kernel.api import Message, ReceiptsByGroup
     from gatehouse.kernel.halves.halves import Offsets
     from gatehouse.kernel.message import Stored
     from gatehouse.transactions.deciding import Guarded
     from gatehouse.transactions.settings import CheckSettings
 
+MAX_ID_DIGITS: Final = 20
+
 
 # --- half messages ------------------------------------------------------------------------------------------------
+
+# decision 902: no coroutine where nothing is waited for but the disk
+def begin_at_once(door: Door, call: Call, guard: Guard) -> Reply[Response] | None:
+    """Begin the transaction of one message whose value is the body: the answer, once it is durable. None: the body is
+    something else, or something has to be waited for before."""
+    if call.media == JSON or door.must_wait:
+        return None
+    query = call.query()
+    publication = publication_of(door, call)
+    place = place_of_query(guard, call, query, publication)
+    if not door.bodies.has_whole(call):
+        return None
+    half = half_of_body(door, call, place, publication, call.take_body())
+    holding = Holding(door, guard, query["group"], [half], None, publication.idempotency_key)
+    return door.change(holding.begin).finished_by(holding.answer)
+
+
+def publication_of(door: Door, call: Call) -> Publication:
+    """What the request's headers say. Refuses what a half message cannot have."""
+    publication = call.head.publication(door.services.wall_ms)
+    if publication.respond_async:
+        raise Refusal("invalid_header", "Prefer: a half message is durable before it is answered")
+    return publication
+
+
+# decision 51: the right to the group is remembered with the place
+def place_of_query(guard: Guard, call: Call, query: dict[str, str], publication: Publication) -> int:
+    """Where a message that is the body goes. Remembered once both may be had: the group, and the place."""
+    raw = b"?" + call.raw_query.encode()                     # no address in a path has a "?"
+    place = guard.places.get(raw) if publication.key is None else None
+    if place is None:
+        guard.require_group(Operation.TRANSACT, group_name(query.get("group")))
+        place = place_named(guard, query, publication)
+        if publication.key is None:
+            guard.remember_raw(raw, place)
+    return place
+
+
+def place_named(guard: Guard, query: dict[str, str], publication: Publication) -> int:
+    """Where a message goes whose destination stands in the query."""
+    address, topic = query.get("address"), query.get("topic")
+    if (address is None) == (topic is None):
+        raise Refusal("invalid_parameter", "a half message goes to an 'address' or a 'topic'", parameter="address")
+    key = query["key"].encode() if "key" in query else publication.key
+    if address is not None:
+        if key is not None:
+            raise Refusal("invalid_parameter", "a message has an 'address', or a 'topic' and a 'key'", parameter="key")
+        return guard.place(address, publication.trace)
+    return guard.place_key(topic or "", key, publication.trace)
+
+
+def group_name(given: object) -> str:
+    """The name of a group whose members are asked. Refuses `invalid_group`."""
+    if not isinstance(given, str) or not given:
+        raise Refusal("invalid_group", "a transaction has a 'group', whose members are asked what became of it")
+    check_name(given, "group")
+    return given
+
+
+def half_of_body(door: Door, call: Call, place: int, publication: Publication, value: bytes | None) -> HalfMessage:
+    """The half message whose value is the body."""
+    when = publication.when
+    if when is not NOW:
+        first_due(when, door.services.now_ms(), door.services.wall_ms())
+    headers = call.head.encoded_headers(publication)
+    message = (place, value, headers, DOOR | publication.attributes, publication.timestamp_ms)
+    return half_of(door, message, when)
+
+
+def half_of(door: Door, message: Message, when: When) -> HalfMessage:
+    """A delay counts from the commit; that of a repetition from now."""
+    if when.delay_ms and not when.repeat:
+        return HalfMessage(message, None, when.delay_ms)
+    if when.delay_ms:
+        when = When(door.services.wall_ms() + when.delay_ms, when.repeat)
+    return HalfMessage(message, None if when is NOW else when)
+
 
 class Holding:
     """Half messages of one request, and what their sender is told once they are durable."""
 
-    __slots__ = ("_door", "_guard", "_group", "_halves", "_places", "_size_bytes")
+    __slots__ = ("_checks", "_door", "_group", "_guard", "_halves", "_name", "_places", "_size_bytes")
 
-    def __init__(self, door: Door, guard: Guard, group: str, halves: list[HalfMessage]) -> None:
+    def __init__(self, door: Door, guard: Guard, group: str, halves: list[HalfMessage],
+                 checks: CheckSettings | None = None, name: str | None = None) -> None:
         self._door = door
         self._guard = guard
         self._group = group
         self._halves = halves
+        self._checks = checks
+        self._name = name
         self._places = [guard.look(half.message[0]) for half in halves]
         self._size_bytes = sum([len(half.message[2]) + len(half.message[1] or b"") for half in halves])
 
-    def begin(self, checks: CheckSettings | None, name: str | None, owner: Any, token: object) -> None:
+    def begin(self, owner: Any, token: object) -> None:
         """Ask for a transaction of them; `owner` is answered."""
         self._door.slow_down(self._guard, self._guard.transactions.begin(
-            self._halves, self._group, checks, name, owner, token, self._size_bytes, refuses=True))
+            self._halves, self._group, self._checks, self._name, owner, token, self._size_bytes, refuses=True))
 
     def add(self, transaction_id: int, owner: Any, token: object) -> None:
         """Ask for them to be added to a transaction; `owner` is answered."""
         self._door.slow_down(self._guard, self._guard.transactions.add(
             transaction_id, self._halves, owner, token, self._size_bytes, refuses=True))
+
+    def answer(self, stored: Stored) -> Response:
+        """What a request is answered with by which a transaction has begun."""
+        return json_answer(self.begun(stored), 201)
 
     def begun(self, stored: Stored) -> dict[str, Any]:
         """A transaction has begun with them."""
@@ -60,31 +156,57 @@ class Holding:
 
 # --- decisions ----------------------------------------------------------------------------------------------------
 
+def decide_at_once(door: Door, call: Call, guard: Guard, decision: Decision) -> Reply[Response] | None:
+    """Carry out the decision that a request without a body asks for: the answer, once it is durable. None: it has a
+    body."""
+    call.query()
+    if not door.bodies.has_whole(call) or call.received_bytes or "content-encoding" in call.headers:
+        return None
+    deciding = HttpDeciding(door, guard, id_of(call), decision)
+    return door.change(deciding.submit).finished_by(deciding.answer)
+
+
+def id_of(call: Call) -> int:
+    """The transaction that the path names. Raises UnknownTransaction."""
+    text = call.captures[0]
+    if text.isascii() and text.isdigit() and len(text) <= MAX_ID_DIGITS and int(text) < 1 << 64:
+        return int(text)
+    raise UnknownTransaction(f"there is no transaction {text[:32]!r}")
+
+
 async def decide(door: Door, guard: Guard, transaction_id: int, decision: Decision, receipts: ReceiptsByGroup = (),
                  offsets: Offsets | None = None) -> dict[str, Any]:
     """Carry out a decision; what its maker is told. Raises what `Guard.decide` refuses."""
-    deciding = HttpDeciding(door, guard, transaction_id, decision)
-    return deciding.finish(await door.stored(partial(deciding.submit, receipts, offsets)))
+    deciding = HttpDeciding(door, guard, transaction_id, decision, receipts, offsets)
+    return deciding.finish(await door.stored(deciding.submit))
 
 
 class HttpDeciding:
     """One decision. Where it is about somebody else's transaction the audit topic is told."""
 
-    __slots__ = ("_door", "_guard", "_id", "_decision", "_others")
+    __slots__ = ("_decision", "_door", "_guard", "_id", "_offsets", "_others", "_receipts")
 
-    def __init__(self, door: Door, guard: Guard, transaction_id: int, decision: Decision) -> None:
+    def __init__(self, door: Door, guard: Guard, transaction_id: int, decision: Decision,
+                 receipts: ReceiptsByGroup = (), offsets: Offsets | None = None) -> None:
         self._door = door
         self._guard = guard
         self._id = transaction_id
         self._decision = decision
+        self._receipts = receipts
+        self._offsets = offsets
         self._others: Guarded | None = None
 
-    def submit(self, receipts: ReceiptsByGroup, offsets: Offsets | None, owner: Submitter, token: object) -> None:
+    def submit(self, owner: Submitter, token: object) -> None:
         """Ask for it; `owner` is answered."""
-        self._guard.transactions.decide(self._id, self._decision, owner, token, receipts, offsets, self._look)
+        self._guard.transactions.decide(self._id, self._decision, owner, token, self._receipts, self._offsets,
+                                        self._look)
+
+    def answer(self, stored: Stored) -> Response:
+        """What a request is answered with that asked for it."""
+        return json_answer(self.finish(stored))
 
     def finish(self, stored: Stored) -> dict[str, Any]:
-        """The answer to whoever made the decision, once it is durable."""
+        """What whoever made the decision is told, once it is durable."""
         if self._others is not None:
             self._door.admission.audit(Author(self._guard.logged_in.name, NAME),
                                        f"transaction.{self._decision.value}",

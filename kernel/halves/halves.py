@@ -24,6 +24,7 @@ from gatehouse.kernel.message import Handle, Message, Owner, When
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
+from gatehouse.kernel.records.headers import asking_among
 from gatehouse.kernel.scheduling.accepting import AT_ONCE, MAX_DELAY_MS, Due, first_due
 from gatehouse.kernel.scheduling.schedule_records import Pending
 from gatehouse.kernel.scheduling.scheduling import Scheduling
@@ -239,7 +240,10 @@ class Halves:
             if placement.version != placement.first_level.version or placement.choosing:
                 return False
         ids = list(range(first_id, first_id + len(messages)))
-        self._receipts.add_copies(pending_frame, messages, ids)
+        if asking_among(messages):                       # as few do
+            self._receipts.add_copies(pending_frame, messages, ids)
+        else:
+            pending_frame.builder.add_copies(messages, ids, None)
         if self._recorder is not None:
             self._recorder.on_moved(messages, ids, first_id, by)
         self._committer.note_size()

@@ -13,6 +13,7 @@ held, or none.
 """
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -46,8 +47,8 @@ from gatehouse.gateways.http.declaring import (
     one_of,
     shown,
 )
-from gatehouse.gateways.http.door import DOOR, Door, Routes
-from gatehouse.gateways.http.halves import CHECK_BACK, TRANSACTION, describe, read_check_back, read_id, read_state
+from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.halves import CHECK_BACK, TRANSACTION, describe, read_check_back, read_state
 from gatehouse.gateways.http.leases import MAX_HANDLE_CHARACTERS
 from gatehouse.gateways.http.message_schemas import (
     ADDRESSED_MESSAGE,
@@ -61,19 +62,27 @@ from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.routes.messages import check_request_headers, items_of, prepare
 from gatehouse.gateways.http.routes.publish import PROBLEMS_OF_A_PUBLISH
-from gatehouse.gateways.http.transacting import Holding, decide
+from gatehouse.gateways.http.transacting import (
+    Holding,
+    begin_at_once,
+    decide,
+    decide_at_once,
+    group_name,
+    half_of,
+    half_of_body,
+    id_of,
+    place_named,
+    place_of_query,
+    publication_of,
+)
 from gatehouse.kernel.api import HalfMessage
-from gatehouse.kernel.errors import UnknownPartition, UnknownTransaction
-from gatehouse.kernel.groups.group_settings import check_name
-from gatehouse.kernel.message import NOW, When
-from gatehouse.kernel.scheduling.accepting import first_due
+from gatehouse.kernel.errors import UnknownPartition
 from gatehouse.transactions.answering import unknown
 from gatehouse.transactions.coordinator import Decision, Query, Transaction
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.http.mapping import Publication
-    from gatehouse.kernel.api import Message
     from gatehouse.kernel.halves.halves import Offsets
 
 MAX_AGE_S: Final = 366 * 86_400
@@ -141,39 +150,33 @@ PROBLEMS_OF_A_DECISION: Final = ("unknown_transaction", "already_decided", "busy
          needs=(Need(Operation.PUBLISH, "address"), *DECIDING), writes=True,
          answers=(Answer(201, "Durable, and seen by nobody.", HELD),),
          problems=(*PROBLEMS_OF_HALVES, "invalid_group", "invalid_check_back"))
-async def begin(door: Door, call: Call) -> Answered:
+def begin(door: Door, call: Call) -> Awaitable[Answered]:
     """Begin a transaction with its first half messages.
 
     They are stored and seen by nobody until its sender decides; when he is silent the members of `group` are asked. The
     transaction's id is that of its first message.
     """
-    guard = await door.guard(call)
+    return door.with_guard(call, _begin)
+
+
+def _begin(door: Door, call: Call, guard: Guard) -> Awaitable[Answered]:
+    reply = begin_at_once(door, call, guard)
+    return _begin_later(door, call, guard) if reply is None else reply
+
+
+async def _begin_later(door: Door, call: Call, guard: Guard) -> Answered:
     query = call.query()
     publication = _publication_of(door, call)
     if door.must_wait:
         await door.ready_to_append(guard)
-    if _is_json(call):
+    if call.media == JSON:
         _refuse_destination(query)
         document = await read(door, call, TransactionInput)
         return json_answer(await hold_document(door, guard, document, publication), 201)
-    find = partial(_place_of_query, guard, call, query, publication)
-    find()                                   # refused before the body is read
+    place_of_query(guard, call, query, publication)          # refused before the body is read
     value = await door.bodies.read(call)
-    halves = [_half_of_body(door, call, find(), publication, value)]
-    return json_answer(await _hold(door, guard, query["group"], halves, None, publication.idempotency_key), 201)
-
-
-# decision 51: the right to the group is remembered with the place
-def _place_of_query(guard: Guard, call: Call, query: dict[str, str], publication: Publication) -> int:
-    """Where a message that is the body goes. Remembered once both may be had: the group, and the place."""
-    raw = b"?" + call.raw_query.encode()                     # no address in a path has a "?"
-    place = guard.places.get(raw) if publication.key is None else None
-    if place is None:
-        guard.require_group(Operation.TRANSACT, group_name(query.get("group")))
-        place = _place(guard, query, publication)
-        if publication.key is None:
-            guard.remember_raw(raw, place)
-    return place
+    message = half_of_body(door, call, place_of_query(guard, call, query, publication), publication, value)
+    return json_answer(await _hold(door, guard, query["group"], [message], None, publication.idempotency_key), 201)
 
 
 async def hold_document(door: Door, guard: Guard, document: TransactionInput, publication: Publication
@@ -191,8 +194,8 @@ async def _hold(door: Door, guard: Guard, group: str, halves: list[HalfMessage],
     """Durable when it returns. Raises what `Transactions.begin` raises."""
     checks = None if check_back is None else read_check_back(
         check_back, guard.transactions.checks_for(halves[0].message[0], group))
-    holding = Holding(door, guard, group, halves)
-    return holding.begun(await door.stored(partial(holding.begin, checks, idempotency_key)))
+    holding = Holding(door, guard, group, halves, checks, idempotency_key)
+    return holding.begun(await door.stored(holding.begin))
 
 
 @declare("transactions", query=(ADDRESS, TOPIC, KEY), headers=MESSAGE_HEADERS,
@@ -205,50 +208,36 @@ async def add(door: Door, call: Call) -> Answered:
     """Add half messages to a transaction that is open."""
     guard = await door.guard(call)
     query = call.query()
-    transaction_id = _id_of(call)
+    transaction_id = id_of(call)
     publication = _publication_of(door, call)
     if publication.idempotency_key is not None:
         raise Refusal("invalid_header", "Idempotency-Key: what is added to a transaction has none")
     await door.ready_to_append(guard)
     transaction = await find_transaction(guard, transaction_id)
-    if _is_json(call):
+    if call.media == JSON:
         _refuse_destination(query)
         halves = _read_halves(door, guard, await read(door, call, HalvesInput), publication)
     else:
-        _place(guard, query, publication)    # refused before the body is read
+        place_named(guard, query, publication)               # refused before the body is read
         value = await door.bodies.read(call)
-        halves = [_half_of_body(door, call, _place(guard, query, publication), publication, value)]
+        halves = [half_of_body(door, call, place_named(guard, query, publication), publication, value)]
     holding = Holding(door, guard, transaction.group, halves)
     stored = await door.stored(partial(holding.add, transaction_id))
     return json_answer(holding.added(transaction_id, stored), 201)
 
 
 def _publication_of(door: Door, call: Call) -> Publication:
-    """What the request's headers say. Refuses what a half message cannot have."""
-    publication = call.head.publication(door.services.wall_ms)
-    if publication.respond_async:
-        raise Refusal("invalid_header", "Prefer: a half message is durable before it is answered")
-    if _is_json(call):
+    """What the request's headers say, of one message or of all in a document."""
+    publication = publication_of(door, call)
+    if call.media == JSON:
         check_request_headers(publication)
     return publication
-
-
-def _is_json(call: Call) -> bool:
-    return call.media == JSON
 
 
 def _refuse_destination(query: dict[str, str]) -> None:
     if query:
         name = next(iter(query))
         raise Refusal("invalid_parameter", f"in application/json {name!r} stands in the body", parameter=name)
-
-
-def group_name(given: object) -> str:
-    """The name of a group whose members are asked. Refuses `invalid_group`."""
-    if not isinstance(given, str) or not given:
-        raise Refusal("invalid_group", "a transaction has a 'group', whose members are asked what became of it")
-    check_name(given, "group")
-    return given
 
 
 def _read_halves(door: Door, guard: Guard, document: HalvesInput, publication: Publication) -> list[HalfMessage]:
@@ -258,37 +247,7 @@ def _read_halves(door: Door, guard: Guard, document: HalvesInput, publication: P
     for number, result in enumerate(batch.results):
         if isinstance(result, dict):
             raise Refusal(result["code"], f"message {number}: {result['detail']}", message=number)
-    return [_half(door, message, when) for message, when in zip(batch.messages, batch.whens, strict=True)]
-
-
-def _half(door: Door, message: Message, when: When) -> HalfMessage:
-    """A delay counts from the commit; that of a repetition from now."""
-    if when.delay_ms and not when.repeat:
-        return HalfMessage(message, None, when.delay_ms)
-    if when.delay_ms:
-        when = When(door.services.wall_ms() + when.delay_ms, when.repeat)
-    return HalfMessage(message, None if when is NOW else when)
-
-
-def _half_of_body(door: Door, call: Call, place: int, publication: Publication, value: bytes | None) -> HalfMessage:
-    when = publication.when
-    if when is not NOW:
-        first_due(when, door.services.now_ms(), door.services.wall_ms())
-    headers = call.head.encoded_headers(publication)
-    message = (place, value, headers, DOOR | publication.attributes, publication.timestamp_ms)
-    return _half(door, message, when)
-
-
-def _place(guard: Guard, query: dict[str, str], publication: Publication) -> int:
-    address, topic = query.get("address"), query.get("topic")
-    if (address is None) == (topic is None):
-        raise Refusal("invalid_parameter", "a half message goes to an 'address' or a 'topic'", parameter="address")
-    key = query["key"].encode() if "key" in query else publication.key
-    if address is not None:
-        if key is not None:
-            raise Refusal("invalid_parameter", "a message has an 'address', or a 'topic' and a 'key'", parameter="key")
-        return guard.place(address, publication.trace)
-    return guard.place_key(topic or "", key, publication.trace)
+    return [half_of(door, message, when) for message, when in zip(batch.messages, batch.whens, strict=True)]
 
 
 # --- decisions ----------------------------------------------------------------------------------------------------
@@ -297,29 +256,43 @@ def _place(guard: Guard, query: dict[str, str], publication: Publication) -> int
          answers=(Answer(200, "All of it is durable, in one piece.", DECIDED),),
          problems=(*PROBLEMS_OF_A_DECISION, "unknown_receipt", "receipt_expired", "unknown_topic", "unknown_partition",
                    "offset_out_of_range", "assigned_group", "leased_group", "group_has_members", "invalid_group"))
-async def commit(door: Door, call: Call) -> Answered:
+def commit(door: Door, call: Call) -> Awaitable[Answered]:
     """Commit: every message enters its partition at once.
 
     What a consumer took for them is settled in the same piece: receipt handles in `acks`, offsets of groups that count
     by offsets in `offsets`. A repeated commit is answered like the first and settles nothing more.
     """
-    guard = await door.guard(call)
-    call.query()
+    return door.with_guard(call, _commit)
+
+
+def _commit(door: Door, call: Call, guard: Guard) -> Awaitable[Answered]:
+    reply = decide_at_once(door, call, guard, Decision.COMMIT)
+    return _settle_and_commit(door, call, guard) if reply is None else reply
+
+
+async def _settle_and_commit(door: Door, call: Call, guard: Guard) -> Answered:
     settled = await read(door, call, CommitInput)
     receipts = [(acks.group, [handle[:MAX_HANDLE_CHARACTERS] for handle in acks.receipt_handles])
                 for acks in settled.acks]
     offsets = _read_offsets(guard, settled.offsets)
-    return json_answer(await decide(door, guard, _id_of(call), Decision.COMMIT, receipts, offsets))
+    return json_answer(await decide(door, guard, id_of(call), Decision.COMMIT, receipts, offsets))
 
 
 @declare("transactions", bodies=(Body(Nothing, required=False),), needs=DECIDING, writes=True,
          pipelined=True, answers=(Answer(200, "Its messages are gone.", DECIDED),), problems=PROBLEMS_OF_A_DECISION)
-async def rollback(door: Door, call: Call) -> Answered:
+def rollback(door: Door, call: Call) -> Awaitable[Answered]:
     """Roll back: its messages were never there."""
-    guard = await door.guard(call)
-    call.query()
+    return door.with_guard(call, _roll_back)
+
+
+def _roll_back(door: Door, call: Call, guard: Guard) -> Awaitable[Answered]:
+    reply = decide_at_once(door, call, guard, Decision.ROLLBACK)
+    return _roll_back_later(door, call, guard) if reply is None else reply
+
+
+async def _roll_back_later(door: Door, call: Call, guard: Guard) -> Answered:
     await read(door, call, Nothing)
-    return json_answer(await decide(door, guard, _id_of(call), Decision.ROLLBACK))
+    return json_answer(await decide(door, guard, id_of(call), Decision.ROLLBACK))
 
 
 def _read_offsets(guard: Guard, given: list[CommitOffset]) -> Offsets:
@@ -346,7 +319,7 @@ async def check_now(door: Door, call: Call) -> Answered:
     """Have a member of the group asked now, whatever the time."""
     guard = await door.guard(call)
     call.query()
-    transaction_id = _id_of(call)
+    transaction_id = id_of(call)
     await door.stored(partial(guard.transactions.check_now, transaction_id))
     return json_answer({"id": str(transaction_id)}, 202)
 
@@ -384,15 +357,7 @@ async def get_transaction(door: Door, call: Call) -> Answered:
     """Show a transaction with every check and its decision; decided ones for as long as they are remembered."""
     guard = await door.guard(call)
     call.query()
-    return json_answer(describe(await find_transaction(guard, _id_of(call)), door.services.wall_of))
-
-
-def _id_of(call: Call) -> int:
-    """The transaction that the path names. Raises UnknownTransaction."""
-    transaction_id = read_id(call.captures[0])
-    if transaction_id is None:
-        raise UnknownTransaction(f"there is no transaction {call.captures[0][:32]!r}")
-    return transaction_id
+    return json_answer(describe(await find_transaction(guard, id_of(call)), door.services.wall_of))
 
 
 async def find_transaction(guard: Guard, transaction_id: int) -> Transaction:

@@ -24,7 +24,7 @@ from gatehouse.gateways.http.mapping import Publication, read_idempotency_key
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.routes.events import begin, checked_topic, may_follow, require_follow, selector_of
 from gatehouse.gateways.http.routes.messages import Batch, items_of, prepare, results_of
-from gatehouse.gateways.http.routes.transactions import group_name
+from gatehouse.gateways.http.transacting import group_name
 from gatehouse.gateways.http.websocket.frames import Frame, check_fields, credit_in, id_of, name_in, read_frame, text_in
 from gatehouse.gateways.http.websocket.listening import Listening
 from gatehouse.gateways.http.websocket.requests import REQUESTS
