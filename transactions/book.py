@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.halves.halves import Halves
 
 RETRY_MS: Final = 1_000           # after the disk refused a frame
+OPEN: Final = State.OPEN            # looked up once, see `deciding`
 ENDS: Final = (State.COMMITTED, State.ROLLED_BACK, State.EXPIRED)
 
 _ID: Final = attrgetter("id")
@@ -91,21 +92,21 @@ class Book:
 
     def change(self, plan: Plan, before: Transaction, after: Transaction) -> None:
         """A transaction with records of its own is something else with this frame."""
-        assert before.id == after.id and before.state is State.OPEN, "a decision is for ever"
+        assert before.id == after.id and before.state is OPEN, "a decision is for ever"
         plan.change(before, after)
         self.settling[after.id] = after
         self._settling_with[after.id] = plan
 
     def decide(self, plan: Plan, begun: Begun, state: State, by: str) -> None:
         """A fresh one ends with this frame."""
-        assert begun.state is State.OPEN and state is not State.OPEN, "a decision is for ever"
+        assert begun.state is OPEN and state is not OPEN, "a decision is for ever"
         self.fresh.take(begun)
         begun.decide(state, plan.now_ms, by)
         plan.decided[begun.id] = begun
 
     def move(self, plan: Plan, begun: Begun) -> None:
         """A fresh one gets records of its own with this frame."""
-        assert begun.state is State.OPEN, "what is decided stays where it is"
+        assert begun.state is OPEN, "what is decided stays where it is"
         self.fresh.take(begun)
         plan.move(begun)
 
@@ -169,7 +170,7 @@ class Book:
         for change in plan.changes.values():
             self.undecided.timers.add(max(change.before.next_ms, self._now_ms() + RETRY_MS), change.before.id)
         for begun in plan.decided.values():
-            begun.decide(State.OPEN, 0, "")
+            begun.decide(OPEN, 0, "")
             self.fresh.give_back(begun)
         for begun, _ in plan.moved:
             self.fresh.give_back(begun)
@@ -181,7 +182,7 @@ class Book:
         self.begun_total += plan.new_count
         for before, after in plan.changes.values():
             self.meet(before)
-            if after.state is State.OPEN:
+            if after.state is OPEN:
                 self.undecided.move(before, after)
             else:
                 self.undecided.remove(before)

@@ -23,6 +23,7 @@ MAX_FRESH: Final = 50_000
 MAX_FRESH_BYTES: Final = 64 << 20
 MAX_ADDRESS: Final = 1_000         # characters of the address that is shown
 NONE: Final = 1 << 63              # above every id
+OPEN: Final = State.OPEN           # looked up once, see `deciding`
 
 
 class Origin:
@@ -36,7 +37,7 @@ class Origin:
         self.by = by
         self.shown_by = by[:MAX_BY]
         self.settings = settings
-        self.template = self.encode(State.OPEN, 0, "")
+        self.template = self.encode(OPEN, 0, "")
 
     # decision 47: a name is a user's within a group
     def key_of(self, name: str) -> str:
@@ -66,7 +67,7 @@ class Begun:
         self.messages = messages                     # as they came, where a commit appends them as they are
         self.places = places                         # of each, to be told its id
         self.batch: Batch | None = None
-        self.state: State = State.OPEN
+        self.state: State = OPEN
         self.decided_ms = 0
         self.decided_by = ""
 
@@ -97,13 +98,13 @@ class Begun:
     def as_begun(self) -> Transaction:
         """Before any decision."""
         origin = self.origin
-        return Transaction(self.id, State.OPEN, origin.tenant, origin.group, origin.shown_by, self.address,
+        return Transaction(self.id, OPEN, origin.tenant, origin.group, origin.shown_by, self.address,
                            self.begun_ms, self.next_ms, origin.settings, len(self.rows), 0, self.size_bytes, 0, (),
                            0, "")
 
     def transaction(self) -> Transaction:
         """As it is now."""
-        if self.state is State.OPEN:
+        if self.state is OPEN:
             return self.as_begun()
         return self.as_begun()._replace(state=self.state, next_ms=0, decided_ms=self.decided_ms,
                                         decided_by=self.decided_by)
@@ -200,7 +201,7 @@ class Fresh:
         assert self._bytes >= 0 and (self._known or not self._bytes), "bytes are those of what is fresh"
 
     def give_back(self, begun: Begun) -> None:
-        assert begun.id not in self._known and begun.state is State.OPEN, "it comes in once, undecided"
+        assert begun.id not in self._known and begun.state is OPEN, "it comes in once, undecided"
         self._known[begun.id] = begun
         self._bytes += begun.size_bytes
 

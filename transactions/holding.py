@@ -85,12 +85,12 @@ class Holding:
                ) -> None:
         rows = self._halves.rows(halves)
         messages: list[Message] | None = []
-        for message, when, delay_ms in halves:
+        for half in halves:
             places.append((Run(0, 0), 0))
-            if when is not None or delay_ms:
+            if half.when is not None or half.delay_ms:
                 messages = None
             elif messages is not None:
-                messages.append(message)
+                messages.append(half.message)
         begun = Begun(origin, pending_frame.now_ms, rows, size_bytes, messages, places)
         plan = self._book.plan_of(pending_frame)
         if size_bytes <= PAGE_BYTES:
@@ -152,6 +152,7 @@ class Holding:
 
 def _size(halves: list[Half]) -> int:
     size_bytes = 0
-    for (_, value, headers, _, _), _, _ in halves:
+    for half in halves:
+        _, value, headers, _, _ = half.message
         size_bytes += len(headers) + (0 if value is None else len(value))
     return size_bytes

@@ -14,6 +14,7 @@ from gatehouse.transactions.shared_records import Ended, Ending, begun_key, enco
 from gatehouse.transactions.states import State
 
 NEW: Final = 0                    # id of a transaction that has none yet
+OPEN: Final = State.OPEN          # looked up once, see `deciding`
 
 
 class Hold(NamedTuple):
@@ -107,7 +108,7 @@ class Plan:
         self._leave([begun for begun, _ in self.moved] + list(self.decided.values()))
         records += [StateRecord(Kind.TRANSACTION, begun_key(batch.id), None) for batch in self.emptied]
         for transaction_id, change in self.changes.items():
-            value = encode(change.after) if change.after.state is State.OPEN else None
+            value = encode(change.after) if change.after.state is OPEN else None
             records.append(StateRecord(Kind.TRANSACTION, open_key(transaction_id), value))
         records += self._records_of_ends()
         records += [StateRecord(Kind.TRANSACTION, ended.key, None) for ended in self.forgotten]
@@ -165,7 +166,7 @@ class Plan:
     def _records_of_ends(self) -> list[StateRecord]:
         by_tenant: dict[str, list[Ending]] = {}
         for change in self.changes.values():
-            if change.after.state is not State.OPEN:
+            if change.after.state is not OPEN:
                 by_tenant.setdefault(change.after.tenant, []).append(ending_of(change.after))
         templates: dict[tuple[Origin, State, str], bytes] = {}
         for begun in self.decided.values():

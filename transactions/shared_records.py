@@ -30,6 +30,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
+from gatehouse.kernel.halves.half_records import column
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.state.state import Kind
 from gatehouse.transactions.records import BEGUN, ENDED, Transaction, decode, encode
@@ -55,9 +56,8 @@ def encode_begun(begun_ms: int, beginnings: list[Beginning], page: bytes) -> byt
     numbers: dict[bytes, int] = {}
     templates = [numbers.setdefault(template, len(numbers)) for template, _ in beginnings]
     messages = [count for _, count in beginnings]
-    columns = struct.pack(f">{2 * len(beginnings)}I", *templates, *messages)
-    return b"".join((_BEGUN_HEAD.pack(begun_ms, len(beginnings), len(numbers)), columns, _encode_templates(numbers),
-                     page))
+    return b"".join((_BEGUN_HEAD.pack(begun_ms, len(beginnings), len(numbers)), column("I", templates),
+                     column("I", messages), _encode_templates(numbers), page))
 
 
 def decode_begun(value: bytes) -> tuple[int, list[Beginning], bytes]:
@@ -130,9 +130,10 @@ def encode_ended(decided_ms: int, tenant: str, endings: list[Ending]) -> tuple[E
     assert ids and len(ids) == len(set(ids)), "a transaction is decided once"
     ended = Ended(decided_ms, tenant, array("Q", ids))
     texts = tenant.encode()
-    columns = _columns(len(endings)).pack(*ids, *begun, *sizes, *messages, *templates, *map(len, addresses))
-    value = b"".join((_ENDED_HEAD.pack(len(endings), len(numbers), len(texts)), columns, texts,
-                      _encode_templates(numbers), *addresses))
+    value = b"".join((_ENDED_HEAD.pack(len(endings), len(numbers), len(texts)), column("Q", ids), column("q", begun),
+                      column("Q", sizes), column("I", messages), column("I", templates),
+                      column("I", [len(address) for address in addresses]), texts, _encode_templates(numbers),
+                      *addresses))
     return ended, StateRecord(Kind.TRANSACTION, ended.key, value)
 
 

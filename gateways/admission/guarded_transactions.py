@@ -93,8 +93,9 @@ class GuardedTransactions:
         """Commit or roll back, if the principal may know of the transaction. `look` is shown it first. Raises Denied
         for a group of the receipts or offsets."""
         guard = self._guard
-        for group in (*[name for name, _ in receipts], *(offsets or ())):
-            guard.require_group(Operation.CONSUME, group)
+        if receipts or offsets:
+            for group in (*[name for name, _ in receipts], *(offsets or ())):
+                guard.require_group(Operation.CONSUME, group)
         self._switchboard.transactions.decide(
             transaction_id, decision, tenant=guard.tenant, by=guard.principal.name, receipts=receipts, offsets=offsets,
             guard=self._require_seen if look is None else partial(self._shown_first, look), owner=owner, token=token)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from gatehouse.transactions.settings import CheckSettings
 
 MAX_ID_DIGITS: Final = 20
+OPEN: Final = State.OPEN               # looked up once, as a member of an Enum is by code of Python's
 
 
 # --- half messages ------------------------------------------------------------------------------------------------
@@ -214,5 +215,5 @@ class HttpDeciding:
         return describe_decided(self._id, self._decision, stored.append_ms)
 
     def _look(self, transaction: Guarded) -> None:
-        if transaction.by != self._guard.logged_in.name and transaction.state is State.OPEN:
+        if transaction.by != self._guard.logged_in.name and transaction.state is OPEN:
             self._others = transaction

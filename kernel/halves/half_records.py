@@ -25,6 +25,8 @@ Numbers are big-endian.
 from __future__ import annotations
 
 import struct
+import sys
+from array import array
 from collections.abc import Iterable
 from itertools import islice
 from typing import Final, NamedTuple
@@ -44,12 +46,15 @@ Row = tuple[bytes, "bytes | None", bytes, int, int]
 """A message as it is kept: place, value, headers, attributes, timestamp_ms."""
 
 
-class Half(NamedTuple):
-    """A message that waits for a decision, as it is handed in."""
+class Half:
+    """A message that waits for a decision, as it is handed in. No tuple: there is one for each message."""
 
-    message: Message
-    when: When | None = None        # once decided: at this time, if that is not over
-    delay_ms: int = 0               # or so long after the decision
+    __slots__ = ("delay_ms", "message", "when")
+
+    def __init__(self, message: Message, when: When | None = None, delay_ms: int = 0) -> None:
+        self.message = message
+        self.when = when                # once decided: at this time, if that is not over
+        self.delay_ms = delay_ms        # or so long after the decision
 
 
 class HeldMessage(NamedTuple):
@@ -105,6 +110,14 @@ def cut_pages(rows: list[Row]) -> list[list[Row]]:
     return pages
 
 
+def column(kind: str, numbers: list[int]) -> bytes:
+    """Numbers of a kind as `array` has them, one after the other."""
+    values = array(kind, numbers)
+    if sys.byteorder == "little":
+        values.byteswap()
+    return values.tobytes()
+
+
 def encode_page(first_id: int, rows: list[Row]) -> bytes:
     assert rows, "a page has messages"
     numbers: dict[bytes, int] = {}
@@ -126,9 +139,8 @@ def encode_page(first_id: int, rows: list[Row]) -> bytes:
             value_lengths.append(len(value))
             own.append(value)
     count = len(rows)
-    columns = struct.pack(f">{count}I{count}q{3 * count}I", *places, *stamps, *attributes, *headers_lengths,
-                          *value_lengths)
-    parts = [_HEAD.pack(first_id, count, len(numbers)), columns]
+    parts = [_HEAD.pack(first_id, count, len(numbers)), column("I", places), column("q", stamps),
+             column("I", attributes), column("I", headers_lengths), column("I", value_lengths)]
     for place in numbers:
         parts.append(_LENGTH.pack(len(place)))
         parts.append(place)

@@ -90,9 +90,10 @@ class Halves:
     def check(self, halves: list[Half]) -> None:
         """Whether these may be held. Raises InvalidDelay, InvalidSchedule and what `Kernel.append` raises."""
         self._appending.require([half.message for half in halves])
-        for _, when, delay_ms in halves:
-            if not 0 <= delay_ms <= MAX_DELAY_MS:
+        for half in halves:
+            if not 0 <= half.delay_ms <= MAX_DELAY_MS:
                 raise InvalidDelay("a message can wait for ten years at most")
+            when = half.when
             if when is not None:
                 if when.delay_ms:
                     raise InvalidDelay("a delay of a half message counts from its commit")
@@ -106,7 +107,8 @@ class Halves:
         """Unless the key is known: then its first answer is given again, where addresses and values are the same;
         clients put times and traces of their own into what they send again. Raises what `Kernel.append` raises."""
         # decision 47: neither headers nor times
-        compared = [(placement, value, b"", attributes, 0) for (placement, value, _, attributes, _), _, _ in halves]
+        messages = [half.message for half in halves]
+        compared = [(placement, value, b"", attributes, 0) for placement, value, _, attributes, _ in messages]
         self._appending.append_once(compared, owner, token, key, add)
 
     def note_bytes(self, pending_frame: PendingFrame, size_bytes: int) -> None:

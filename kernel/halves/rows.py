@@ -20,8 +20,9 @@ class Rows:
     def of(self, halves: list[Half]) -> list[Row]:
         """Their placements are fresh."""
         rows: list[Row] = []
-        for message, when, delay_ms in halves:
-            to, value, headers, attributes, timestamp_ms = message
+        for half in halves:
+            to, value, headers, attributes, timestamp_ms = half.message
+            when, delay_ms = half.when, half.delay_ms
             place = self._place(to) if when is None and not delay_ms else _encode(to, when or NOW, delay_ms)
             rows.append((place, value, headers, attributes, timestamp_ms))
         return rows

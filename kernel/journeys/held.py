@@ -28,6 +28,7 @@ MAX_TRANSACTIONS: Final = 10_000
 HELD_ID: Final = -5
 """The budget of what is recalled and was not followed."""
 
+HELD: Final = Kind.HELD                  # looked up once, as a member of an Enum is by code of Python's
 DECISIONS: Final = (Kind.COMMITTED, Kind.ROLLED_BACK, Kind.GIVEN_UP)
 
 
@@ -60,7 +61,7 @@ class HeldJourneys:  # decision 278
         hub time; none are said where they wait for a decision."""
         chosen: list[HeldRows] = []
         now_ms = self._loop.now_ms()
-        begins = runs[0] if kind == Kind.HELD and not transaction_id else None
+        begins = runs[0] if kind == HELD and not transaction_id else None
         last: Placement | None = None
         for at, message in enumerate(messages):
             placement: Placement = message[0]
@@ -90,7 +91,7 @@ class HeldJourneys:  # decision 278
 
     def resume(self, event: Event) -> None:
         """An event of before the start: what waits is followed still."""
-        if event.kind in (Kind.ACCEPTED, Kind.HELD):
+        if event.kind in (Kind.ACCEPTED, HELD):
             self._note(event, 0)
         elif event.kind in DECISIONS and event.transaction:
             self._transactions.pop(event.transaction, None)

@@ -85,6 +85,8 @@ MAX_WAITING: Final = 20_000
 MAX_ROUTED: Final = 32
 """Queues that one message enters of which it is told."""
 
+TRACE_EVENTS: Final = Rung.TRACE_EVENTS        # looked up once, as a member of an Enum is by code of Python's
+HELD: Final = Kind.HELD
 CORRELATION: Final = b"correlation-id"
 _CONTEXT: Final = frozenset((HEADER,))
 
@@ -275,7 +277,7 @@ class Journeys:  # decision 198
 
     def _chosen(self, sendings: list[Sending]) -> list[Sending]:
         """Of messages that are looked at, those that are followed."""
-        if self._shedding.leaves(Rung.TRACE_EVENTS):
+        if self._shedding.leaves(TRACE_EVENTS):
             return []
         chosen: list[Sending] = []
         for sending in sendings:
@@ -340,7 +342,7 @@ class Journeys:  # decision 198
         if topic_id == self._trail.topic_id:
             return validated, None, left
         chosen: list[list[int]] = []
-        if picks and not self._shedding.leaves(Rung.TRACE_EVENTS):
+        if picks and not self._shedding.leaves(TRACE_EVENTS):
             chosen = [self._choose(topic, list(pick)) for pick in picks]
         asked: list[int] = []
         if validated.traced:
@@ -566,11 +568,11 @@ class Journeys:  # decision 198
     def on_held(self, frame: PendingFrame, messages: Sequence[Message], runs: Sequence[Run], transaction_id: int
                 ) -> None:
         """See `Recorder`."""
-        self._hold(frame, Kind.HELD, messages, runs, (), transaction_id)
+        self._hold(frame, HELD, messages, runs, (), transaction_id)
 
     def _hold(self, frame: PendingFrame, kind: Kind, messages: Sequence[Message], runs: Sequence[Run],
               untils: Sequence[int], transaction_id: int) -> None:
-        if self._shedding.leaves(Rung.TRACE_EVENTS):
+        if self._shedding.leaves(TRACE_EVENTS):
             self._lost += len(messages)
             return
         held = self._held.choose(kind, messages, runs, untils, transaction_id, self._speaker.origin,
@@ -634,7 +636,7 @@ class Journeys:  # decision 198
 
     def _add(self, event: Event) -> bool:
         """Whether there was room for it."""
-        if len(self._waiting) >= MAX_WAITING or self._shedding.leaves(Rung.TRACE_EVENTS):
+        if len(self._waiting) >= MAX_WAITING or self._shedding.leaves(TRACE_EVENTS):
             self._lost += max(1, event.rows)
             return False
         try:
