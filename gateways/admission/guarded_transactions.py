@@ -39,7 +39,7 @@ class GuardedTransactions:
         self._version: object = None                           # of the rights by which these are allowed
         self._allowed: dict[str, bool] = {}
 
-    # decision 903: a right is judged once, as that to a place is
+    # decision 51: a right is judged once, as that to a place is
     def may(self, group: str) -> bool:
         """Whether the principal may transact in a group."""
         if self._version is not self._admission.version or len(self._allowed) >= GROUPS_MAX:

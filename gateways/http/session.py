@@ -300,13 +300,16 @@ class HttpSession:  # decision 131
         head_end = data.find(HEAD_END, line_end) + len(HEAD_END)
         if method_end < 0 or line_end < 0 or head_end < len(HEAD_END):
             return False
-        known = self._dispatcher.heads.known(data[line_end:head_end])
+        fields = self._dispatcher.heads.known(data[line_end:head_end])
         method, target = METHODS.get(data[:method_end]), data[method_end + 1:line_end]
-        if known is None or method is None or head_end + max(0, known[1]) != len(data) \
-                or not target.startswith(b"/") or target.translate(None, PLAIN) or len(target) > MAX_LINE_BYTES:
+        if fields is None or method is None or not target.startswith(b"/") or target.translate(None, PLAIN) \
+                or len(target) > MAX_LINE_BYTES:
             return False
-        call = Call(self, method, target, known[0], known[1])
-        if known[1] > 0:
+        head, length = fields
+        if head_end + max(0, length) != len(data):
+            return False
+        call = Call(self, method, target, head, length)
+        if length > 0:
             call.feed(data[head_end:])
         call.complete = True
         self._waiting.append(call)

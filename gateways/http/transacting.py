@@ -36,7 +36,7 @@ OPEN: Final = State.OPEN               # looked up once, as a member of an Enum 
 
 # --- half messages ------------------------------------------------------------------------------------------------
 
-# decision 902: no coroutine where nothing is waited for but the disk
+# decision 132
 def begin_at_once(door: Door, call: Call, guard: Guard) -> Reply[Response] | None:
     """Begin the transaction of one message whose value is the body: the answer, once it is durable. None: the body is
     something else, or something has to be waited for before."""

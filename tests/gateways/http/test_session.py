@@ -80,6 +80,12 @@ def session_of(client: Client) -> HttpSession:
     return session
 
 
+def session_of_all(client: Client) -> Any:
+    """Any of the sessions."""
+    connection: Any = next(iter(client.service.connections))
+    return connection._session
+
+
 def run_wire(test: Callable[[Client, Wire], Awaitable[None]], **settings: Any) -> None:
     """The test gets a connection on which the first message has been published."""
     async def connected(client: Client) -> None:
@@ -385,6 +391,48 @@ def test_another_body_of_the_same_length_is_another_body() -> None:
             b"aaaa", b"bbbb", b"\r\n\r\n", b"GET ", b"cc", b"dddd"]
         assert (await line.ask(GET))[0] == 200 and (await line.ask(GET))[0] == 200
         assert (await line.ask(post(b"eeee")))[0] == 201
+    run_wire(test)
+
+
+TARGETS = [b"/v1/publish/plant/temp", b"/v1/publish/plant/%zz", b"/v1/publish/plant//x", b"/v1/publish/plant/a#b",
+           b'/v1/publish/plant/"x"', b"/v1/publish/plant/\xc3\xa4", b"/v1/publish/plant/\xff", b"/v1/nowhere?a=b?c",
+           b"http://h/v1/publish/plant/temp", b"*", b"/v1/publish/plant/a\tb", b"/" + b"x" * 9_000, b"/v1/publish/a b"]
+
+
+@pytest.mark.parametrize("method", [b"POST", b"GET", b"HEAD", b"DELETE", b"CONNECT", b"BREW", b"post"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_request_whose_fields_are_known_is_answered_as_one_that_is_parsed(method: bytes, target: bytes) -> None:
+    async def test(client: Client, line: Wire) -> None:
+        request = b"%b %b HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\n" % (method, target)
+        assert client.service is not None and (await line.ask(post(b"known")))[0] == 201
+        line.writer.write(request + b"known")
+        known = await line.reader.readuntil(b"\r\n\r\n")
+        async with wire(client) as other:                    # where nothing is known of the parser
+            other.writer.write(request)
+            await asyncio.sleep(0.01)
+            other.writer.write(b"known")
+            parsed = await other.reader.readuntil(b"\r\n\r\n")
+        assert undated(known) == undated(parsed)
+    run_wire(test)
+
+
+def undated(head: bytes) -> list[bytes]:
+    """Without what differs from one answer to the next: the date, and how long an id in it is."""
+    return [line for line in head.split(b"\r\n") if not line.startswith((b"Date:", b"Content-Length:"))]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_nobody_makes_others_fields_say_what_they_do_not(end: bytes) -> None:
+    """A field that ends as a request line does is none, wherever lines may end otherwise."""
+    async def test(client: Client, line: Wire) -> None:
+        async with wire(client) as other:
+            assert (await other.ask(GET))[0] == 200
+            other.writer.write(end.join((b"GET /healthz HTTP/1.1", b"Authorization: Basic YTpi",
+                                         b"X-A: b HTTP/1.1")) + b"\r\nHost: h\r\nX-Mine: 1\r\n\r\n")
+            await other.answer()
+        heads = session_of_all(client)._dispatcher.heads
+        known = heads.known(b" HTTP/1.1\r\nHost: h\r\nX-Mine: 1\r\n\r\n")
+        assert known is None or known[0].authorization is None
     run_wire(test)
 
 
