@@ -35,9 +35,6 @@ ONCE: Final = frozenset(("host", "transfer-encoding", "content-type", "authoriza
 
 LENGTH_CHARS: Final = len("content-length")
 
-KnownFields = tuple["Head", int]
-"""What the fields of a request say, and its `Content-Length`; -1 without one."""
-
 _UNUSUAL: Final = frozenset(("origin", "sec-fetch-site", "if-match", "transfer-encoding", "expect", "accept-encoding"))
 """With them a request is looked at more closely, or its answer is made in another way."""
 
@@ -110,25 +107,12 @@ NO_HEAD: Final = Head(())
 
 
 class Heads:  # decision 134
-    """The heads of late, by their fields, and by the bytes that said these."""
+    """The heads of late, by their fields."""
 
-    __slots__ = ("_heads", "_known")
+    __slots__ = ("_heads",)
 
     def __init__(self) -> None:
         self._heads: dict[RawFields, Head] = {}
-        self._known: dict[bytes, KnownFields] = {}
-
-    def known(self, fields: bytes) -> KnownFields | None:
-        """What the parser made of these bytes, from a request line's version to the end of the head."""
-        return self._known.get(fields)
-
-    def remember(self, fields: bytes, head: Head, length: int) -> None:
-        """This is what the parser made of these bytes: of a request of HTTP/1.1 which neither ended its connection nor
-        asked for another protocol."""
-        if len(fields) <= HEAD_BYTES_MAX:
-            if len(self._known) >= HEADS_MAX:
-                self._known.clear()
-            self._known[fields] = head, length
 
     def read(self, fields: list[tuple[bytes, bytes]]) -> tuple[Head, int]:
         """The head with these fields, and what `Content-Length` says; -1 without it."""

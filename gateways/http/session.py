@@ -12,6 +12,7 @@ bounded too.
 """
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
@@ -56,8 +57,14 @@ LINGER_MS: Final = 2_000
 
 VERSION: Final = b" HTTP/1.1\r\n"
 HEAD_END: Final = b"\r\n\r\n"
-PLAIN: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/?&=%-._~:,+"
-"""Characters of a target that mean nothing to the parser, behind a first slash."""
+PLAIN_TARGET: Final = re.compile(rb"/[A-Za-z0-9/?&=%._~:,+-]*").fullmatch
+"""A path, with a query or without, of which every parser makes the same."""
+
+MAX_KNOWN: Final = 4
+"""Requests of one connection whose fields are remembered: it goes from one call to another and back."""
+
+MAX_KNOWN_BYTES: Final = 1024
+"""Of the head of such a request."""
 
 METHODS: Final = {method.encode(): method for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")}
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -98,8 +105,9 @@ class HttpSession:  # decision 131
 
     __slots__ = ("login", "page", "stream", "user", "_before", "_begun", "_closing", "_dispatcher", "_end_timer",
                  "_going_on", "_gone", "_head", "_head_raw", "_held", "_idle_since_ms", "_idle_timer", "_incoming",
-                 "_last", "_length", "_lingers", "_link", "_now_ms", "_on_drained", "_parser", "_paused", "_raw",
-                 "_silent_bytes", "_skips_head", "_soon", "_target", "_timers", "_upgrading", "_waiting", "_wrong_port")
+                 "_known", "_last", "_length", "_lingers", "_link", "_now_ms", "_on_drained", "_parser", "_paused",
+                 "_raw", "_silent_bytes", "_skips_head", "_soon", "_target", "_timers", "_upgrading", "_waiting",
+                 "_wrong_port")
 
     def __init__(self, link: Link, services: Services, config: HttpConfig) -> None:
         dispatcher: Dispatcher = services.shared[HTTP.name]
@@ -144,6 +152,7 @@ class HttpSession:  # decision 131
         self._incoming: Call | None = None               # whose body is not whole
         self._skips_head = False             # of a request that is parsed once more for its body
         self._before: _Before | None = NOTHING_BEFORE
+        self._known: tuple[tuple[bytes, Head, int], ...] = ()    # from the version on, and what the parser made of it
         self._silent_bytes = 0               # of late, without a field, a piece of a body or an end
         self._idle_timer.at(self._idle_since_ms + dispatcher.idle_ms)
 
@@ -295,25 +304,21 @@ class HttpSession:  # decision 131
     def _take_known(self, data: bytes) -> bool:  # decision 901
         """Take a request whose fields are, byte by byte, those of one before: nothing but method, target and body
         differs. False: it is to be parsed."""
-        method_end = data.find(b" ")
-        line_end = data.find(VERSION, method_end + 1)
-        head_end = data.find(HEAD_END, line_end) + len(HEAD_END)
-        if method_end < 0 or line_end < 0 or head_end < len(HEAD_END):
-            return False
-        fields = self._dispatcher.heads.known(data[line_end:head_end])
-        method, target = METHODS.get(data[:method_end]), data[method_end + 1:line_end]
-        if fields is None or method is None or not target.startswith(b"/") or target.translate(None, PLAIN) \
-                or len(target) > MAX_LINE_BYTES:
-            return False
-        head, length = fields
-        if head_end + max(0, length) != len(data):
-            return False
-        call = Call(self, method, target, head, length)
-        if length > 0:
-            call.feed(data[head_end:])
-        call.complete = True
-        self._waiting.append(call)
-        return True
+        for fields, head, length in self._known:
+            line_end = len(data) - max(0, length) - len(fields)
+            if line_end <= 0 or not data.startswith(fields, line_end):
+                continue
+            method_end = data.find(b" ", 0, line_end)
+            method, target = METHODS.get(data[:method_end]), data[method_end + 1:line_end]
+            if method is None or not PLAIN_TARGET(target) or len(target) > MAX_LINE_BYTES:
+                return False
+            call = Call(self, method, target, head, length)
+            if length > 0:
+                call.feed(data[len(data) - length:])
+            call.complete = True
+            self._waiting.append(call)
+            return True
+        return False
 
     def _whole(self, data: bytes) -> _Before | None:
         """What was parsed just now, where that was one whole request and nothing else. None, to the end of the
@@ -327,8 +332,10 @@ class HttpSession:  # decision 131
         if head_end < len(HEAD_END) or size != len(data):
             return None
         line = call.method.encode() + b" " + call.target
-        if head_bytes.startswith(line + VERSION):        # nothing stands between them that the parser passes over
-            self._dispatcher.heads.remember(head_bytes[len(line):], call.head, call.length)
+        fields = head_bytes[len(line):]
+        if head_end <= MAX_KNOWN_BYTES and head_bytes.startswith(line + VERSION) \
+                and fields not in [each[0] for each in self._known]:
+            self._known = ((fields, call.head, call.length), *self._known[:MAX_KNOWN - 1])
         return _Before(head_bytes, size, call.method, call.target, call.head, call.length)
 
     def _parse_pieces(self, data: bytes) -> None:
