@@ -707,7 +707,8 @@ class Appending:
 
     def require(self, messages: list[Message]) -> None:
         """Messages that will enter later. Raises StorageFull, KeptFull, QueueFull, and what `check` raises."""
-        self._disk_guard.require()
+        if self._disk_guard.short:
+            self._disk_guard.refuse()
         if self._disk_guard.kept_full:
             raise KeptFull(KEPT_FULL)
         if check(messages, self._places.refresh):
