@@ -300,7 +300,7 @@ class HttpSession:  # decision 131
         call.complete = True
         self._waiting.append(call)
 
-    def _take_known(self, data: bytes) -> bool:  # decision 901
+    def _take_known(self, data: bytes) -> bool:  # decision 349
         """Take a request whose fields are, byte by byte, those of one before: nothing but method, target and body
         differs. False: it is to be parsed."""
         for fields, head, length in self._known:
