@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gatehouse.kernel.index.at_hand import block_key
 from gatehouse.kernel.index.kept import kept_key_of
 from gatehouse.kernel.index.memtable import Memtable
 from gatehouse.kernel.log.frame import WHOLE, StateRecord
@@ -37,7 +38,7 @@ ROW: Final = np.dtype([("first_offset", "<i8"), ("position", "<i8"), ("first_id"
 _ROW = struct.Struct("<qqqqqIIIII")
 assert _ROW.size == ROW.itemsize
 
-_KEY = struct.Struct(">cQQ")
+_FIRST_OFFSET = struct.Struct("<q")
 _U64 = struct.Struct(">Q")
 _POSITIONS = struct.Struct(">QQQQ")
 _META: Final = b"mpositions"
@@ -86,16 +87,25 @@ class Checkpoint(NamedTuple):
     consumed: dict[int, int]           # partitions of which nothing before this offset is needed any more
 
 
-def block_key(partition_id: int, offset: int) -> bytes:
-    return _KEY.pack(b"b", partition_id, offset)
-
-
 def memtable_entry(memtable: Memtable, number: int) -> Entry:
     """One entry of the memtable in memory, in the same shape as a row."""
     columns, frame = memtable.entries, memtable.frame[number]
     return Entry(columns.first_offset[number], memtable.position[frame], columns.message_id[number],
                  memtable.append_ms[frame], columns.max_ms[number], columns.byte_offset[number],
                  columns.byte_length[number], columns.count[number], columns.crc[number], columns.flags[number])
+
+
+def rows_from(block: bytes, offset: int) -> Iterator[Entry]:
+    """The entries of a block from the last one on that begins at an offset or before it, or from the first."""
+    low, high = 0, len(block) // _ROW.size
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _FIRST_OFFSET.unpack_from(block, middle * _ROW.size)[0] <= offset:
+            low = middle
+        else:
+            high = middle
+    for row in _ROW.iter_unpack(memoryview(block)[low * _ROW.size:]):
+        yield Entry._make(row)
 
 
 def pack_blocks(memtable: Memtable, consumed: dict[int, int]) -> list[tuple[bytes, bytes]]:  # decision 9
@@ -153,7 +163,8 @@ class Index:
 
         Returns the keys of KEPT records whose LATEST record was replaced: nothing but that may have needed them.
         """
-        puts = pack_blocks(checkpoint.memtable, checkpoint.consumed)
+        blocks = checkpoint.memtable.blocks = pack_blocks(checkpoint.memtable, checkpoint.consumed)
+        puts = blocks.copy()
         left = self._left_over(checkpoint.memtable, {key for key, _ in puts}) if self._leftovers else []
         puts += [(b"h" + _U64.pack(number), page) for number, page in checkpoint.pages.items()]
         superseded = self._superseded(checkpoint.changes)
@@ -339,14 +350,11 @@ class Index:
 
         Blocks go whole, so there may be entries of segments that have gone: `from_position` leaves them out.
         """
-        lowest, beyond = block_key(partition_id, 0), block_key(partition_id + 1, 0)
-        first = self._store.floor(block_key(partition_id, offset), lowest)
         entries: list[Entry] = []
         total = records = 0
-        for _, block in self._store.scan(first[0] if first else lowest, beyond):
-            before = int(np.frombuffer(block, ROW)["first_offset"].searchsorted(offset, "right")) - 1
-            for row in _ROW.iter_unpack(memoryview(block)[max(0, before) * _ROW.size:]):
-                entry = Entry._make(row)
+        for block in self._store.scan_from(block_key(partition_id, offset), block_key(partition_id, 0),
+                                           block_key(partition_id + 1, 0)):
+            for entry in rows_from(block, offset):
                 if entry.end_offset <= offset or entry.position < from_position:
                     continue
                 if entry.first_offset >= stop_offset or (entries and total + entry.byte_length > max_bytes) \

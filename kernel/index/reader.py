@@ -23,7 +23,7 @@ import numpy as np
 from crc32c import crc32c
 
 from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, StorageFailed
-from gatehouse.kernel.index.index import Entry, Index, memtable_entry
+from gatehouse.kernel.index.index import Entry, Index, memtable_entry, rows_from
 from gatehouse.kernel.index.kept import kept_pieces
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.index.opening import Opening
@@ -104,6 +104,7 @@ class ColdReads(Generic[Plan, Read]):  # decision 268
 # --- the reader ---------------------------------------------------------------------------------------------------
 
 MAX_ENTRIES: Final = 4_096         # of one partition in one fetch
+AT_HAND: Final = 256               # entries of one partition that are taken from what checkpoints have written
 LOOK_BYTES: Final = 8 << 10        # to find a partition in the index takes as long as to read so much of it
 RETRIES: Final = 3                 # of a read of what is kept, whose segment went meanwhile
 END: Final = 1 << 62               # above every offset
@@ -140,7 +141,12 @@ Reads = list[tuple[list[Piece], int]]
 
 
 def _size_of(reads: Reads) -> int:
-    return sum([len(stored_piece.data) for pieces, _ in reads for stored_piece in pieces])
+    return sum([bytes_of(pieces) for pieces, _ in reads])
+
+
+def bytes_of(pieces: list[Piece]) -> int:
+    """Of their records, as they are stored."""
+    return sum([len(stored_piece.data) for stored_piece in pieces])
 
 
 def piece(entry: Entry, data: bytes) -> Piece:
@@ -225,7 +231,7 @@ class Reader:
                 Want(partition_id, offset, min(partition_max_bytes, left), with_kept, max_records))
             if pieces is not None:
                 answer.pieces = pieces
-                left -= sum([len(stored_piece.data) for stored_piece in pieces])
+                left -= bytes_of(pieces)
                 continue
             if not cold:               # all that must be read shares this much, as it turns out how large it is
                 most_bytes = self._slice_bytes(COLD_BYTES)
@@ -258,7 +264,11 @@ class Reader:
 
     def _from_memory(self, want: Want) -> list[Piece] | None:
         """The pieces, if index and bodies are all in memory."""
-        entries = [] if self._is_cold(want) else self._memtable_entries(want)
+        if want.max_records and not want.kept:
+            read_before = self._memtables.pages.get(want.partition_id, want.offset, want.max_records)
+            if read_before is not None and (len(read_before) == 1 or bytes_of(read_before) <= want.max_bytes):
+                return read_before
+        entries = self._written_entries(want) if self._is_cold(want) else self._memtable_entries(want)
         if not entries:
             return None
         pieces = []
@@ -271,10 +281,42 @@ class Reader:
 
     def _needs_disk(self, want: Want) -> bool:
         """Whether what comes first is not in memory."""
-        if self._is_cold(want):
-            return True
-        entries = self._memtable_entries(want)
+        entries = self._written_entries(want) if self._is_cold(want) else self._memtable_entries(want)
         return not entries or self._memtables.recent.get(entries[0].position) is None
+
+    def _written_entries(self, want: Want) -> list[Entry]:  # decision 901
+        """The entries from the offset on as late checkpoints have written them, and those behind them in memory; none
+        where these are too many for the kernel's thread, or where one that is wanted is not among them."""
+        entries: list[Entry] = []
+        end = self._watermarks.next_offset(want.partition_id)
+        offset, left_bytes = want.offset, want.max_bytes
+        left_records = min(end - offset, want.max_records or END)
+        more = True
+        while more:
+            block = self._memtables.written.block_of(want.partition_id, offset)
+            if block is None:
+                break
+            more = False
+            for entry in rows_from(block, offset):
+                if entry.end_offset <= offset:
+                    continue
+                if entries and entry.byte_length > left_bytes or left_records <= 0:
+                    return entries
+                if entry.first_offset > offset or AT_HAND - len(entries) < min(
+                        left_bytes // max(1, entry.byte_length), left_records // max(1, entry.record_count)):
+                    return []
+                entries.append(entry)
+                left_bytes -= entry.byte_length
+                left_records -= entry.end_offset - offset
+                offset = entry.end_offset
+                more = True
+        if not entries or left_bytes <= 0 or left_records <= 0:
+            return entries
+        want = want._replace(offset=offset, max_bytes=left_bytes, max_records=min(left_records, want.max_records))
+        in_tail = [] if self._is_cold(want) else self._memtable_entries(want)
+        if not in_tail or in_tail[0].first_offset > offset:
+            return []
+        return entries if in_tail[0].byte_length > left_bytes else entries + in_tail
 
     def _is_cold(self, want: Want) -> bool:
         """Whether the store may hold the offset: it lies before the first one in memory."""
@@ -315,7 +357,7 @@ class Reader:
             read = self._read_plan(plan, cold.exactly) if plan.changed is None \
                 else self._read_kept(plan, plan.changed, cold.exactly)
             reads.append(read)
-            left -= max(LOOK_BYTES, sum([len(stored_piece.data) for stored_piece in read[0]]))
+            left -= max(LOOK_BYTES, bytes_of(read[0]))
         return reads
 
     def _read_plan(self, plan: ReadPlan, exactly: bool) -> tuple[list[Piece], int]:
@@ -355,7 +397,7 @@ class Reader:
                                           want.max_bytes) if want.offset < stop else ([], stop)
             if reached == stop and entries:
                 within = entries_within(
-                    entries, want.max_bytes - sum([len(stored_piece.data) for stored_piece in pieces]), not pieces)
+                    entries, want.max_bytes - bytes_of(pieces), not pieces)
                 pieces += self._read(within, exactly)
                 reached = within[-1].end_offset if within else reached
             if first == self._log.segments()[0].base:
@@ -392,6 +434,8 @@ class Reader:
             answer.pieces, next_offset = reads[i]
             answer.log_start_offset = self.start_of(answer.partition_id)     # retention may have gone on meanwhile
             answer.next_offset = min(next_offset, answer.high_watermark)
+            if want.max_records and not want.kept:
+                self._memtables.pages.add(want.partition_id, want.offset, want.max_records, answer.pieces)
             if not answer.pieces and want.offset < next_offset < answer.high_watermark:
                 damaged.append((answer, want._replace(offset=next_offset)))
         if damaged:

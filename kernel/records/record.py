@@ -15,11 +15,11 @@ them out of what they give; who is handed encoded headers reads them by `public_
 """
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Final
 
 from gatehouse.kernel.errors import CorruptBatch
-from gatehouse.kernel.message import Headers, Leased, Piece, Record
+from gatehouse.kernel.message import Fetched, Headers, Leased, Piece, Record
 
 # --- records ------------------------------------------------------------------------------------------------------
 
@@ -378,6 +378,13 @@ def public_piece(piece: Piece) -> Piece:  # decision 151
         at = end
     return Piece(piece.first_offset, piece.count, False, b"".join(parts), piece.append_ms, piece.max_timestamp_ms,
                  piece.first_id, piece.position)
+
+
+def give_public(on_done: Callable[[list[Fetched]], None], answers: list[Fetched]) -> None:
+    """Give these to `on_done` as everybody may see them."""
+    for answer in answers:
+        answer.pieces = [public_piece(piece) for piece in answer.pieces]
+    on_done(answers)
 
 
 def _public_body(body: bytes) -> bytes:
