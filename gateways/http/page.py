@@ -247,12 +247,12 @@ def encode_cursor(cursor: Cursor) -> str:
     """The opaque word for a cursor."""
     out = bytearray([VERSION])
     out += cursor.topic_uuid
-    out += encode_number(0 if cursor.partition is None else cursor.partition + 1)
-    out += encode_number(cursor.turn)
-    out += encode_number(len(cursor.positions))
+    _put_number(out, 0 if cursor.partition is None else cursor.partition + 1)
+    _put_number(out, cursor.turn)
+    _put_number(out, len(cursor.positions))
     for partition in sorted(cursor.positions):
-        out += encode_number(partition)
-        out += encode_number(cursor.positions[partition])
+        _put_number(out, partition)
+        _put_number(out, cursor.positions[partition])
     out += crc32(out).to_bytes(_CRC_BYTES, "big")
     return urlsafe_b64encode(out).rstrip(b"=").decode()
 
@@ -331,11 +331,15 @@ def page_by_place(rows: Sequence[Row], cursor: str, count: int) -> tuple[Sequenc
 def encode_number(number: int) -> bytes:
     """Seven bits a byte, the lowest first."""
     out = bytearray()
+    _put_number(out, number)
+    return bytes(out)
+
+
+def _put_number(out: bytearray, number: int) -> None:
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
         number >>= 7
     out.append(number)
-    return bytes(out)
 
 
 def read_number(data: bytes, at: int, bits: int) -> tuple[int, int]:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.http.page import (
+    MAX_PARTITIONS,
     Cursor,
     Page,
     PageSource,
@@ -20,7 +21,7 @@ from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.target import decode_number
 from gatehouse.gateways.json_messages import door_of, record_to_json
-from gatehouse.kernel.errors import OffsetOutOfRange
+from gatehouse.kernel.errors import OffsetOutOfRange, UnknownPartition
 from gatehouse.kernel.message import Fetched, Record
 from gatehouse.kernel.selectors.selector import Selector
 from gatehouse.kernel.state.topics import Topic
@@ -33,7 +34,29 @@ if TYPE_CHECKING:
 MAX_OFFSET: Final = (1 << 63) - 1
 
 
-def cursor_of(topic: Topic, text: str, partition: int | None) -> Cursor:
+def cursor_at_hand(guard: Guard, topic: Topic, query: dict[str, str], partition: int | None, a_time: str
+                   ) -> Cursor | None:
+    """Where the page begins; None where it begins at a time. `a_time` is an example of one."""
+    if "cursor" in query:
+        if "from" in query:
+            raise Refusal("invalid_parameter", "give 'from' or 'cursor', not both", parameter="from")
+        return _cursor_of(topic, query["cursor"], partition)
+    if partition is not None and partition >= topic.partitions:
+        raise UnknownPartition(f"{topic.name} has the partitions 0 to {topic.partitions - 1}")
+    if partition is None and topic.partitions > MAX_PARTITIONS:
+        raise Refusal("invalid_parameter", f"{topic.name} has {topic.partitions} partitions; name one with 'partition'",
+                      parameter="partition")
+    partitions = partitions_of(topic, partition)
+    offsets = offsets_at_hand(guard, topic, partitions, query, a_time)
+    return None if offsets is None else Cursor(topic.uuid, partition, 0, dict(zip(partitions, offsets, strict=True)))
+
+
+def partitions_of(topic: Topic, partition: int | None) -> range | tuple[int, ...]:
+    """Those that are read: this one, or all."""
+    return range(topic.partitions) if partition is None else (partition,)
+
+
+def _cursor_of(topic: Topic, text: str, partition: int | None) -> Cursor:
     """The cursor of an earlier page, with the partitions that the topic has got since."""
     try:
         cursor = decode_cursor(text)

@@ -36,7 +36,8 @@ ROW: Final = np.dtype([("first_offset", "<i8"), ("position", "<i8"), ("first_id"
                        ("max_ms", "<i8"), ("byte_offset", "<u4"), ("byte_length", "<u4"), ("count", "<u4"),
                        ("crc", "<u4"), ("flags", "<u4")])
 _ROW = struct.Struct("<qqqqqIIIII")
-assert _ROW.size == ROW.itemsize
+ROW_BYTES: Final = 60
+assert _ROW.size == ROW.itemsize == ROW_BYTES
 
 _FIRST_OFFSET = struct.Struct("<q")
 _U64 = struct.Struct(">Q")
@@ -95,17 +96,22 @@ def memtable_entry(memtable: Memtable, number: int) -> Entry:
                  columns.byte_length[number], columns.count[number], columns.crc[number], columns.flags[number])
 
 
-def rows_from(block: bytes, offset: int) -> Iterator[Entry]:
-    """The entries of a block from the last one on that begins at an offset or before it, or from the first."""
-    low, high = 0, len(block) // _ROW.size
+def row_at(block: bytes, offset: int) -> int:
+    """Where the last row of a block lies that begins at an offset or before it; else the first."""
+    low, high = 0, len(block) // ROW_BYTES
     while high - low > 1:
         middle = (low + high) // 2
-        if _FIRST_OFFSET.unpack_from(block, middle * _ROW.size)[0] <= offset:
+        if _FIRST_OFFSET.unpack_from(block, middle * ROW_BYTES)[0] <= offset:
             low = middle
         else:
             high = middle
-    for row in _ROW.iter_unpack(memoryview(block)[low * _ROW.size:]):
-        yield Entry._make(row)
+    return low * ROW_BYTES
+
+
+def unpack_row(block: bytes, at: int) -> tuple[int, int, int, int, int, int, int, int, int, int]:
+    """The fields of an `Entry`, in their order."""
+    row: tuple[int, int, int, int, int, int, int, int, int, int] = _ROW.unpack_from(block, at)
+    return row
 
 
 def pack_blocks(memtable: Memtable, consumed: dict[int, int]) -> list[tuple[bytes, bytes]]:  # decision 9
@@ -354,7 +360,8 @@ class Index:
         total = records = 0
         for block in self._store.scan_from(block_key(partition_id, offset), block_key(partition_id, 0),
                                            block_key(partition_id + 1, 0)):
-            for entry in rows_from(block, offset):
+            for row in _ROW.iter_unpack(memoryview(block)[row_at(block, offset):]):
+                entry = Entry._make(row)
                 if entry.end_offset <= offset or entry.position < from_position:
                     continue
                 if entry.first_offset >= stop_offset or (entries and total + entry.byte_length > max_bytes) \

@@ -23,10 +23,11 @@ import numpy as np
 from crc32c import crc32c
 
 from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, StorageFailed
-from gatehouse.kernel.index.index import Entry, Index, memtable_entry, rows_from
+from gatehouse.kernel.index.index import ROW_BYTES, Entry, Index, memtable_entry, row_at, unpack_row
 from gatehouse.kernel.index.kept import kept_pieces
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.index.opening import Opening
+from gatehouse.kernel.log.frame import WHOLE
 from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.message import COLD_BYTES, Fetched, Piece
 from gatehouse.kernel.ports import Worker
@@ -268,55 +269,79 @@ class Reader:
             read_before = self._memtables.pages.get(want.partition_id, want.offset, want.max_records)
             if read_before is not None and (len(read_before) == 1 or bytes_of(read_before) <= want.max_bytes):
                 return read_before
-        entries = self._written_entries(want) if self._is_cold(want) else self._memtable_entries(want)
-        if not entries:
-            return None
-        pieces = []
-        for entry in entries:
-            body = self._memtables.recent.get(entry.position)
-            if body is None:
-                return None
-            pieces.append(piece(entry, body[entry.byte_offset:entry.byte_offset + entry.byte_length]))
-        return pieces
+        return self._written_pieces(want) if self._is_cold(want) else self._memtable_pieces(want)
 
     def _needs_disk(self, want: Want) -> bool:
         """Whether what comes first is not in memory."""
-        entries = self._written_entries(want) if self._is_cold(want) else self._memtable_entries(want)
-        return not entries or self._memtables.recent.get(entries[0].position) is None
+        return self._from_memory(want) is None
 
-    def _written_entries(self, want: Want) -> list[Entry]:  # decision 901
-        """The entries from the offset on as late checkpoints have written them, and those behind them in memory; none
-        where these are too many for the kernel's thread, or where one that is wanted is not among them."""
-        entries: list[Entry] = []
-        end = self._watermarks.next_offset(want.partition_id)
+    def _memtable_pieces(self, want: Want) -> list[Piece] | None:
+        """As `_memtable_entries`; None where there is none, or the bytes of one are not in memory."""
+        pieces: list[Piece] = []
+        recent = self._memtables.recent
+        offset, total, records = want.offset, 0, 0
+        for memtable in self._memtables.oldest_first():
+            numbers, at = memtable.find(want.partition_id, offset)
+            columns = memtable.entries
+            for i in range(at, min(len(numbers), at + MAX_ENTRIES)):
+                number = numbers[i]
+                first_offset, count = columns.first_offset[number], columns.count[number]
+                byte_length = columns.byte_length[number]
+                end_offset = first_offset + count
+                if end_offset <= offset:
+                    continue
+                if pieces and total + byte_length > want.max_bytes or 0 < want.max_records <= records:
+                    return pieces
+                frame = memtable.frame[number]
+                position, start = memtable.position[frame], columns.byte_offset[number]
+                body = recent.get(position)
+                if body is None:
+                    return None
+                pieces.append(Piece(first_offset, count, columns.flags[number] & WHOLE != 0,
+                                    body[start:start + byte_length], memtable.append_ms[frame],
+                                    columns.max_ms[number], columns.message_id[number], position))
+                total += byte_length
+                records += min(count, end_offset - offset)
+        return pieces or None
+
+    def _written_pieces(self, want: Want) -> list[Piece] | None:  # decision 901
+        """The pieces from the offset on as late checkpoints have written them, and those behind them; None where these
+        are too many for the kernel's thread, or where one that is wanted is not in memory."""
+        pieces: list[Piece] = []
+        recent, written = self._memtables.recent, self._memtables.written
         offset, left_bytes = want.offset, want.max_bytes
-        left_records = min(end - offset, want.max_records or END)
-        more = True
-        while more:
-            block = self._memtables.written.block_of(want.partition_id, offset)
+        left_records = self._watermarks.next_offset(want.partition_id) - offset
+        if want.max_records:
+            left_records = min(left_records, want.max_records)
+        before = -1
+        while offset != before:
+            before = offset
+            block = written.block_of(want.partition_id, offset)
             if block is None:
                 break
-            more = False
-            for entry in rows_from(block, offset):
-                if entry.end_offset <= offset:
+            for at in range(row_at(block, offset), len(block), ROW_BYTES):
+                (first_offset, position, first_id, append_ms, max_ms, start, byte_length, count, _,
+                 flags) = unpack_row(block, at)
+                if first_offset + count <= offset:
                     continue
-                if entries and entry.byte_length > left_bytes or left_records <= 0:
-                    return entries
-                if entry.first_offset > offset or AT_HAND - len(entries) < min(
-                        left_bytes // max(1, entry.byte_length), left_records // max(1, entry.record_count)):
-                    return []
-                entries.append(entry)
-                left_bytes -= entry.byte_length
-                left_records -= entry.end_offset - offset
-                offset = entry.end_offset
-                more = True
-        if not entries or left_bytes <= 0 or left_records <= 0:
-            return entries
+                if pieces and byte_length > left_bytes or left_records <= 0:
+                    return pieces
+                body = recent.get(position)
+                if body is None or first_offset > offset or len(pieces) == AT_HAND or not pieces and AT_HAND < min(
+                        left_bytes // max(1, byte_length), left_records // max(1, count)):
+                    return None
+                pieces.append(Piece(first_offset, count, flags & WHOLE != 0, body[start:start + byte_length], append_ms,
+                                    max_ms, first_id, position))
+                left_bytes -= byte_length
+                left_records -= first_offset + count - offset
+                offset = first_offset + count
+        if not pieces or left_bytes <= 0 or left_records <= 0:
+            return pieces or None
         want = want._replace(offset=offset, max_bytes=left_bytes, max_records=min(left_records, want.max_records))
-        in_tail = [] if self._is_cold(want) else self._memtable_entries(want)
-        if not in_tail or in_tail[0].first_offset > offset:
-            return []
-        return entries if in_tail[0].byte_length > left_bytes else entries + in_tail
+        in_tail = None if self._is_cold(want) else self._memtable_pieces(want)
+        if in_tail is None or in_tail[0].first_offset > offset:
+            return None
+        return pieces if len(in_tail[0].data) > left_bytes else pieces + in_tail
 
     def _is_cold(self, want: Want) -> bool:
         """Whether the store may hold the offset: it lies before the first one in memory."""

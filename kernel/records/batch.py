@@ -206,6 +206,8 @@ def records_from(piece: Piece, first: int, count: int) -> list[Record]:
     by its lengths, and what is behind them is not looked at."""
     before = first - piece.first_offset
     try:
+        if not piece.whole and not before:
+            return decode_records(piece.data, 0, count, first, piece.append_ms, piece.first_id, -1, True)
         inside = open_piece(piece)
         if inside is None:
             return []

@@ -43,14 +43,15 @@ from gatehouse.gateways.http.declaring import (
 )
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
-from gatehouse.gateways.http.page import MAX_PARTITIONS, Cursor, Page
+from gatehouse.gateways.http.page import Cursor, Page
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.reading import (
     Selection,
-    cursor_of,
+    cursor_at_hand,
     next_cursor,
     offsets_at_hand,
     page_to_json,
+    partitions_of,
     read_page,
 )
 from gatehouse.gateways.http.replies import Reply
@@ -59,7 +60,7 @@ from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.cloud_events import EVENT
 from gatehouse.gateways.properties.envelope import SELECTOR_NAMES, Kind
 from gatehouse.gateways.properties.values import normalize
-from gatehouse.kernel.errors import InvalidSelector, UnknownPartition, UnknownTopic
+from gatehouse.kernel.errors import InvalidSelector, UnknownTopic
 from gatehouse.kernel.selectors.selector import Selector, parse_selector
 from gatehouse.kernel.state.topics import Topic
 
@@ -133,7 +134,7 @@ def _get_messages(door: Door, call: Call, guard: Guard) -> Awaitable[Answered] |
     wanted = _Wanted(topic, MAX_MESSAGES.read(query, door.config),
                      WAIT.read(query, door.config) if "wait" in query else 0.0, parsed,
                      None if selector is None else Selection(guard, topic, selector))
-    cursor = _cursor_at_hand(door, guard, topic, query)
+    cursor = cursor_at_hand(guard, topic, query, PARTITION.find(query, door.config), A_TIME)
     if cursor is None or guard.limits_out:
         return _get_later(door, call, guard, wanted, cursor, query)
     reading = read_page(guard, topic, cursor, wanted.max_messages, door.config.max_page_bytes, wanted.selection)
@@ -222,30 +223,9 @@ def read_selector(text: str, parameter: str) -> Selector:
 
 # --- where to begin -----------------------------------------------------------------------------------------
 
-def _cursor_at_hand(door: Door, guard: Guard, topic: Topic, query: dict[str, str]) -> Cursor | None:
-    """Where the page begins; None where it begins at a time."""
-    partition = PARTITION.find(query, door.config)
-    if "cursor" in query:
-        if "from" in query:
-            raise Refusal("invalid_parameter", "give 'from' or 'cursor', not both", parameter="from")
-        return cursor_of(topic, query["cursor"], partition)
-    if partition is not None and partition >= topic.partitions:
-        raise UnknownPartition(f"{topic.name} has the partitions 0 to {topic.partitions - 1}")
-    if partition is None and topic.partitions > MAX_PARTITIONS:
-        raise Refusal("invalid_parameter", f"{topic.name} has {topic.partitions} partitions; name one with 'partition'",
-                      parameter="partition")
-    partitions = _partitions_of(topic, partition)
-    offsets = offsets_at_hand(guard, topic, partitions, query, A_TIME)
-    return None if offsets is None else Cursor(topic.uuid, partition, 0, dict(zip(partitions, offsets, strict=True)))
-
-
-def _partitions_of(topic: Topic, partition: int | None) -> range | tuple[int, ...]:
-    return range(topic.partitions) if partition is None else (partition,)
-
-
 async def _cursor_by_time(door: Door, guard: Guard, topic: Topic, query: dict[str, str]) -> Cursor:
     partition = PARTITION.find(query, door.config)
-    partitions = _partitions_of(topic, partition)
+    partitions = partitions_of(topic, partition)
     offsets = await named_offsets(guard, topic, partitions, query)
     return Cursor(topic.uuid, partition, 0, dict(zip(partitions, offsets, strict=True)))
 
