@@ -70,6 +70,7 @@ class LeasedGroup:
         self._judges_plain = False
         self._members: list[Membership] = []
         self._pops: deque[Pop] = deque()
+        self._members_next = False                    # they have their share before pops that wait
         self._turn: deque[Prefetcher] = deque()
         self._queued: set[Prefetcher] = set()                  # those in `_turn`, and the one that has it
         self._reading: set[Prefetcher] = set()
@@ -622,6 +623,11 @@ class LeasedGroup:
 
     def _hand_out(self, prefetcher: Prefetcher, messages: list[Leased], now_ms: int, takers: list[Membership]) -> None:
         at = 0
+        if self._pops:  # decision 348: by turns, else who asks again and again leaves nothing for members
+            if self._members_next:
+                at = min(len(messages), sum([member.room for member in takers if member.room > 0]))
+                self._hand_to_members(prefetcher, messages[:at], takers)
+            self._members_next = not self._members_next
         while self._pops and at < len(messages):
             pop = self._pops[0]
             mine = messages[at:at + pop.room]

@@ -158,6 +158,37 @@ def test_members_that_come_together_share() -> None:
     assert min(counts) >= 25
 
 
+def test_members_and_pops_share_what_comes_one_by_one() -> None:
+    """Who always waits in a long poll does not leave nothing for members that are handed messages as they come."""
+    rig = Rig()
+    rig.publish("orders/a", b"first")
+    group = rig.kernel.groups.group("billing", "orders")
+    popped = values(pop(rig, group))
+    taker, _ = join(rig, group)
+    for n in range(20):
+        messages: list[Leased] = []
+        waiting = group.pop(1, 30_000, messages.extend)
+        rig.publish("orders/a", b"%d" % n)
+        waiting.cancel()
+        popped += values(messages)
+    assert sorted(popped + taker.values) == sorted([b"first", *[b"%d" % n for n in range(20)]])
+    assert len(taker.got) == len(popped) - 1 == 10
+
+
+def test_a_burst_for_members_and_a_pop_reaches_both() -> None:
+    rig = Rig()
+    rig.publish("orders/a", b"first")
+    group = rig.kernel.groups.group("billing", "orders")
+    pop(rig, group)
+    taker, membership = join(rig, group, 5)
+    for burst in range(1, 3):
+        messages: list[Leased] = []
+        group.pop(10, 30_000, messages.extend)
+        rig.publish("orders/a", *[b"%d" % n for n in range(15)])
+        assert (len(messages), len(taker.got)) == (10, 5 * burst)
+        membership.add_credit(5)
+
+
 @pytest.mark.parametrize("lose_index", [False, True])
 def test_leases_acks_and_attempts_are_there_after_a_restart(tmp_path: Path, lose_index: bool) -> None:
     rig = Rig(tmp_path)
