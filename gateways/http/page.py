@@ -126,7 +126,7 @@ def bytes_of(record: Record) -> int:
     return (0 if key is None else len(key)) + (0 if value is None else len(value))
 
 
-# decision 904
+# decision 353
 def _take_plain(page: Page, source: PageSource, max_messages: int, max_bytes: int) -> int:
     """Take the records of the only partition up to the first of which there is more to tell; their bytes."""
     partition, records = source.partition, page.records

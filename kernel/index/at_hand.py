@@ -38,7 +38,7 @@ class Chunk(NamedTuple):
     joined: bool                    # what the newest one has is in here, too
 
 
-class Written:  # decision 901
+class Written:  # decision 350
     """See the module's text. `prepare` may be called on another thread, one call at a time, each followed by `take`."""
 
     def __init__(self, limit_bytes: int) -> None:
@@ -80,7 +80,7 @@ class Written:  # decision 901
         return None
 
 
-class Pages:  # decision 902
+class Pages:  # decision 351
     """See the module's text: by partition, offset and how many records were asked for, the pieces that have them."""
 
     def __init__(self, limit_bytes: int) -> None:

@@ -304,7 +304,7 @@ class Reader:
                 records += min(count, end_offset - offset)
         return pieces or None
 
-    def _written_pieces(self, want: Want) -> list[Piece] | None:  # decision 901
+    def _written_pieces(self, want: Want) -> list[Piece] | None:  # decision 350
         """The pieces from the offset on as late checkpoints have written them, and those behind them; None where these
         are too many for the kernel's thread, or where one that is wanted is not in memory."""
         pieces: list[Piece] = []

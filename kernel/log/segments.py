@@ -495,7 +495,7 @@ class SegmentChain:
             except FileNotFoundError:
                 return b""
 
-    def read_many(self, spans: list[tuple[int, int, int]]) -> list[bytes]:  # decision 903
+    def read_many(self, spans: list[tuple[int, int, int]]) -> list[bytes]:  # decision 352
         """As `read` for each of them; those that lie close behind each other come by one call of the system."""
         bodies: list[bytes] = []
         at = 0

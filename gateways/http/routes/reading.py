@@ -125,7 +125,7 @@ class _Wanted(NamedTuple):
     selection: Selection | None
 
 
-# decision 904: without a coroutine where nothing is waited for
+# decision 353: without a coroutine where nothing is waited for
 def _get_messages(door: Door, call: Call, guard: Guard) -> Awaitable[Answered] | Response:
     query = call.query()
     selector = read_selector(query["filter"], FILTER.name) if "filter" in query else None
