@@ -76,7 +76,7 @@ from gatehouse.kernel.ports import Loop, Notices, Worker
 from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.recorder import Speaker
 from gatehouse.kernel.records.headers import expires_at
-from gatehouse.kernel.records.record import public_piece
+from gatehouse.kernel.records.record import give_public
 from gatehouse.kernel.records.unreadable import Unreadable
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.recovery.recovery import Beginning, Recovery
@@ -572,12 +572,7 @@ class Kernel:  # decision 138
         With `kept`, what is kept below the start of a partition is read too, with gaps where nothing is; a compacted
         partition is always read so. Kept records come each as a piece of its own.
         """
-        def on_read(answers: list[Fetched]) -> None:
-            for answer in answers:
-                answer.pieces = [public_piece(piece) for piece in answer.pieces]
-            on_done(answers)
-
-        self._reader.fetch(wants, max_bytes, on_read, kept, stored, max_records)
+        self._reader.fetch(wants, max_bytes, partial(give_public, on_done), kept, stored, max_records)
 
     def bulk_turn(self, max_bytes: int, on_turn: Callable[[int], None]) -> None:
         """Call `on_turn` once a read in bulk may go on beside live messages, with how many bytes it takes at most: what
@@ -822,7 +817,7 @@ class Kernel:  # decision 138
     def held_bytes(self) -> dict[str, Callable[[], int]]:
         """Who holds memory for clients here, and how many bytes, about."""
         return {"pending": lambda: self.committer.pending_bytes + self._validating.size_bytes,
-                "unindexed": self._checkpoints.unwritten_bytes, "recent": lambda: self._memtables.recent.size_bytes}
+                "unindexed": self._checkpoints.unwritten_bytes, "recent": lambda: self._memtables.cached_bytes}
 
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""

@@ -169,7 +169,9 @@ class KernelSection:
     checkpoint_bytes: int = field(default=64 << 20, metadata={
         "min": 1 << 20, "help": "... or after this many bytes of log. Rarer ones make a start after a crash longer."})
     recent_bytes: int = field(default=128 << 20, metadata={
-        "min": 0, "help": "Bytes of the newest messages kept in memory for readers that are up to date."})
+        "min": 0,
+        "help": "Bytes of the newest messages kept in memory for readers that are up to date; up to a fifth of it "
+                "besides for what finds them, and for pages that were read."})
     pending_bytes: int = field(default=4 << 20, metadata={
         "min": 1 << 20,
         "help": "Bytes waiting for the disk above which publishers are not read until half of it is stored."})

@@ -57,7 +57,7 @@ from msgspec.json import schema_components
 
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.response import Answered
+from gatehouse.gateways.http.response import Answered, Response
 from gatehouse.gateways.http.target import decode_number, decode_query, decode_seconds
 from gatehouse.kernel.selectors.tokens import MAX_TEXT_CHARS
 
@@ -507,7 +507,7 @@ class Answer(NamedTuple):
     example: Any = None
 
 
-Action = Callable[["Door", "Call"], Awaitable[Answered]]
+Action = Callable[["Door", "Call"], Awaitable[Answered] | Response]
 
 QUERIES_MAX: Final = 64                # remembered of each call
 QUERY_KEPT: Final = 512                # characters of the longest

@@ -77,7 +77,7 @@ class KnownLogin:
 
 T = TypeVar("T")
 
-WithGuard = Callable[["Door", Call, "Guard"], Awaitable[Answered]]
+WithGuard = Callable[["Door", Call, "Guard"], Awaitable[Answered] | Response]
 """The rest of a call, once it is known who asks."""
 
 Routes = tuple[tuple[str, str, Declared], ...]
@@ -139,13 +139,14 @@ class Door:
         session.note_user(login.principal.name)
         return login.guard
 
-    def with_guard(self, call: Call, then: WithGuard) -> Awaitable[Answered]:
+    def with_guard(self, call: Call, then: WithGuard) -> Awaitable[Answered] | Response:
         """What `then` makes of the call and of who asks, who is found as `guard` does."""
         guard = self.known_guard(call)
         return self._ask(call, then) if guard is None else then(self, call, guard)
 
     async def _ask(self, call: Call, then: WithGuard) -> Answered:
-        return await then(self, call, await self.guard(call))
+        answer = then(self, call, await self.guard(call))
+        return answer if isinstance(answer, Response) else await answer
 
     async def principal(self, call: Call, preset: tuple[str, str] = NO_PRESET) -> Principal:
         """Who asks, for what is nothing of the kernel; see `guard`."""

@@ -35,7 +35,7 @@ from zlib import crc32
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.kernel.errors import CorruptBatch, StorageFailed
 from gatehouse.kernel.message import Fetched, Piece, Record
-from gatehouse.kernel.records.batch import missing, sound_records
+from gatehouse.kernel.records.batch import missing, records_from, sound_records
 
 # --- the page -----------------------------------------------------------------------------------------------------
 
@@ -79,10 +79,16 @@ class Page(NamedTuple):
 
 OpenPiece = Callable[[Piece], list[Record]]
 
+ALL: Final = 1 << 62
+
 
 def build_page(sources: list[PageSource], max_messages: int, max_bytes: int,
-               selects: Callable[[Record], bool] | None = None, open_piece: OpenPiece = sound_records) -> Page:
-    """Take messages that `selects` wants until there are `max_messages`, or over `max_bytes` of keys and values."""
+               selects: Callable[[Record], bool] | None = None, open_piece: OpenPiece | None = None) -> Page:
+    """Take messages that `selects` wants until there are `max_messages`, or over `max_bytes` of keys and values.
+
+    `open_piece` gives every sound record of a piece, for who has them already; else those that the page has come to are
+    decoded.
+    """
     page = Page([], {source.partition: max(source.position, source.fetched.log_start_offset) for source in sources},
                 [], [])
     for source in sources:
@@ -95,7 +101,12 @@ def build_page(sources: list[PageSource], max_messages: int, max_bytes: int,
                 page.unreadable.append(_unreadable(source.partition, position, behind, DAMAGED))
             page.positions[source.partition] = behind
     size_bytes = skipped = 0
-    for entry in merge(*(_entries(source, page.positions[source.partition], open_piece) for source in sources)):
+    if len(sources) == 1 and selects is None and open_piece is None:
+        size_bytes = _take_plain(page, sources[0], max_messages, max_bytes)
+        if len(page.records) >= max_messages or size_bytes >= max_bytes:
+            return page
+    most = max_messages if selects is None else ALL        # a search passes over most of what it looks at
+    for entry in merge(*(_entries(source, page.positions[source.partition], most, open_piece) for source in sources)):
         if max(len(page.records), len(page.unreadable)) >= max_messages or size_bytes >= max_bytes:
             break
         page.positions[entry.partition] = entry.next_offset
@@ -103,14 +114,45 @@ def build_page(sources: list[PageSource], max_messages: int, max_bytes: int,
             skipped += 1
         elif entry.record is not None:
             page.records.append((entry.partition, entry.record))
-            size_bytes += len(entry.record[2] or b"") + len(entry.record[3] or b"")
+            size_bytes += bytes_of(entry.record)
         elif entry.unreadable is not None:
             page.unreadable.append(entry.unreadable)
-    return page._replace(skipped=skipped)
+    return page._replace(skipped=skipped) if skipped else page
 
 
-def _entries(source: PageSource, position: int, open_piece: OpenPiece) -> Iterator[_Entry]:
-    """The steps of one partition from `position` on; opens a piece only when the page has come to it."""
+def bytes_of(record: Record) -> int:
+    """Of its key and its value."""
+    key, value = record[2], record[3]
+    return (0 if key is None else len(key)) + (0 if value is None else len(value))
+
+
+# decision 353
+def _take_plain(page: Page, source: PageSource, max_messages: int, max_bytes: int) -> int:
+    """Take the records of the only partition up to the first of which there is more to tell; their bytes."""
+    partition, records = source.partition, page.records
+    position = page.positions[partition]
+    size_bytes = 0
+    for piece in source.fetched.pieces:
+        end = piece.first_offset + piece.count
+        if end <= position:
+            continue
+        count = min(end - position, max_messages - len(records))
+        taken = records_from(piece, position, count) if piece.first_offset <= position else []
+        if len(taken) < count or not count:
+            break
+        for record in taken:
+            if size_bytes >= max_bytes:
+                break
+            records.append((partition, record))
+            size_bytes += bytes_of(record)
+            position += 1
+    page.positions[partition] = position
+    return size_bytes
+
+
+def _entries(source: PageSource, position: int, most: int, open_piece: OpenPiece | None) -> Iterator[_Entry]:
+    """The steps of one partition from `position` on; opens a piece only when the page has come to it, and without
+    `open_piece` so many of its records at a time."""
     for piece in source.fetched.pieces:
         end = piece.first_offset + piece.count
         if end <= position:
@@ -118,7 +160,16 @@ def _entries(source: PageSource, position: int, open_piece: OpenPiece) -> Iterat
         if piece.first_offset > position and not source.compacted:
             yield _gap(source.partition, piece.first_id, position, piece.first_offset, DAMAGED)
         first, position = max(position, piece.first_offset), end
-        records = open_piece(piece)
+        while open_piece is None and first < end:
+            taken = records_from(piece, first, min(most, end - first))
+            if len(taken) < min(most, end - first):
+                break                                # there is more to tell than what these are
+            for record in taken:
+                yield _Entry(record[6], source.partition, record[0] + 1, record, None)
+            first += len(taken)
+        if first == end:
+            continue
+        records = sound_records(piece) if open_piece is None else open_piece(piece)
         gaps = missing(piece, [record[0] for record in records]) if len(records) < piece.count else []
         steps: Iterator[_Entry] = (_Entry(record[6], source.partition, record[0] + 1, record, None)
                                    for record in records
@@ -196,12 +247,12 @@ def encode_cursor(cursor: Cursor) -> str:
     """The opaque word for a cursor."""
     out = bytearray([VERSION])
     out += cursor.topic_uuid
-    out += encode_number(0 if cursor.partition is None else cursor.partition + 1)
-    out += encode_number(cursor.turn)
-    out += encode_number(len(cursor.positions))
+    _put_number(out, 0 if cursor.partition is None else cursor.partition + 1)
+    _put_number(out, cursor.turn)
+    _put_number(out, len(cursor.positions))
     for partition in sorted(cursor.positions):
-        out += encode_number(partition)
-        out += encode_number(cursor.positions[partition])
+        _put_number(out, partition)
+        _put_number(out, cursor.positions[partition])
     out += crc32(out).to_bytes(_CRC_BYTES, "big")
     return urlsafe_b64encode(out).rstrip(b"=").decode()
 
@@ -280,11 +331,15 @@ def page_by_place(rows: Sequence[Row], cursor: str, count: int) -> tuple[Sequenc
 def encode_number(number: int) -> bytes:
     """Seven bits a byte, the lowest first."""
     out = bytearray()
+    _put_number(out, number)
+    return bytes(out)
+
+
+def _put_number(out: bytearray, number: int) -> None:
     while number > 0x7F:
         out.append(number & 0x7F | 0x80)
         number >>= 7
     out.append(number)
-    return bytes(out)
 
 
 def read_number(data: bytes, at: int, bits: int) -> tuple[int, int]:

@@ -75,7 +75,8 @@ def decode_query(raw: str, parameters: frozenset[str]) -> dict[str, str]:
     if _BROKEN_ESCAPE.search(raw):
         raise Refusal("invalid_parameter", "a '%' in the query is not followed by two hexadecimal digits")
     try:
-        pairs = parse_qsl(raw, keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
+        pairs = _plain_pairs(raw) if "%" not in raw and "+" not in raw else \
+            parse_qsl(raw, keep_blank_values=True, errors="strict", max_num_fields=MAX_PARAMETERS)
     except ValueError:
         raise Refusal("invalid_parameter", f"the query is not UTF-8 or has over {MAX_PARAMETERS} parameters") from None
     query: dict[str, str] = {}
@@ -87,6 +88,20 @@ def decode_query(raw: str, parameters: frozenset[str]) -> dict[str, str]:
             raise Refusal("invalid_parameter", f"{name!r} is given twice", parameter=name)
         query[name] = value
     return query
+
+
+def _plain_pairs(raw: str) -> list[tuple[str, str]]:
+    """As `parse_qsl`, of a query that has nothing to decode in it: pages have another one each time. Raises
+    ValueError."""
+    fields = raw.split("&")
+    if len(fields) > MAX_PARAMETERS:
+        raise ValueError("too many")
+    pairs: list[tuple[str, str]] = []
+    for field in fields:
+        if field:
+            name, _, value = field.partition("=")
+            pairs.append((name, value))
+    return pairs
 
 
 def decode_number(query: dict[str, str], name: str, default: int, lowest: int, highest: int) -> int:

@@ -153,6 +153,9 @@ class Route:
         return "/".join(level or "" for level in levels)
 
 
+REMEMBERED: Final = 1_024              # addresses of stored records: all are forgotten together
+REMEMBERED_BYTES: Final = 256          # of a key; that of a longer one is found each time
+
 Place = tuple[str, "bytes | None", bytes, "Route | None"]
 """Topic, key, what chooses the partition, and the route that decided."""
 
@@ -176,6 +179,7 @@ class Routes:
         """As they were given, without the hub's own."""
 
         self._own_topics = [route.topic for route in routes[len(entries):]]
+        self._addresses: dict[tuple[str, bytes | None], str] = {}     # of records, lately
 
     @property
     def any(self) -> bool:
@@ -206,10 +210,20 @@ class Routes:
 
     def address_of(self, topic: str, key: bytes | None, headers: Headers = ()) -> str:
         """The address of a stored record; total. Headers are believed as the rules above say."""
-        said = stated_in(headers)
+        said = stated_in(headers) if headers else None
         believed = None if said is None else self._believed(topic, said)
         if believed is not None:
             return believed
+        address = self._addresses.get((topic, key))
+        if address is None:
+            address = self._address_by_rule(topic, key)
+            if key is None or len(key) <= REMEMBERED_BYTES:
+                if len(self._addresses) >= REMEMBERED:
+                    self._addresses.clear()
+                self._addresses[topic, key] = address
+        return address
+
+    def _address_by_rule(self, topic: str, key: bytes | None) -> str:
         text = text_of_key(key)
         if text:
             for route in self._with_own:

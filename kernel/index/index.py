@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from gatehouse.kernel.index.at_hand import block_key
 from gatehouse.kernel.index.kept import kept_key_of
 from gatehouse.kernel.index.memtable import Memtable
 from gatehouse.kernel.log.frame import WHOLE, StateRecord
@@ -35,9 +36,10 @@ ROW: Final = np.dtype([("first_offset", "<i8"), ("position", "<i8"), ("first_id"
                        ("max_ms", "<i8"), ("byte_offset", "<u4"), ("byte_length", "<u4"), ("count", "<u4"),
                        ("crc", "<u4"), ("flags", "<u4")])
 _ROW = struct.Struct("<qqqqqIIIII")
-assert _ROW.size == ROW.itemsize
+ROW_BYTES: Final = 60
+assert _ROW.size == ROW.itemsize == ROW_BYTES
 
-_KEY = struct.Struct(">cQQ")
+_FIRST_OFFSET = struct.Struct("<q")
 _U64 = struct.Struct(">Q")
 _POSITIONS = struct.Struct(">QQQQ")
 _META: Final = b"mpositions"
@@ -86,16 +88,30 @@ class Checkpoint(NamedTuple):
     consumed: dict[int, int]           # partitions of which nothing before this offset is needed any more
 
 
-def block_key(partition_id: int, offset: int) -> bytes:
-    return _KEY.pack(b"b", partition_id, offset)
-
-
 def memtable_entry(memtable: Memtable, number: int) -> Entry:
     """One entry of the memtable in memory, in the same shape as a row."""
     columns, frame = memtable.entries, memtable.frame[number]
     return Entry(columns.first_offset[number], memtable.position[frame], columns.message_id[number],
                  memtable.append_ms[frame], columns.max_ms[number], columns.byte_offset[number],
                  columns.byte_length[number], columns.count[number], columns.crc[number], columns.flags[number])
+
+
+def row_at(block: bytes, offset: int) -> int:
+    """Where the last row of a block lies that begins at an offset or before it; else the first."""
+    low, high = 0, len(block) // ROW_BYTES
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _FIRST_OFFSET.unpack_from(block, middle * ROW_BYTES)[0] <= offset:
+            low = middle
+        else:
+            high = middle
+    return low * ROW_BYTES
+
+
+def unpack_row(block: bytes, at: int) -> tuple[int, int, int, int, int, int, int, int, int, int]:
+    """The fields of an `Entry`, in their order."""
+    row: tuple[int, int, int, int, int, int, int, int, int, int] = _ROW.unpack_from(block, at)
+    return row
 
 
 def pack_blocks(memtable: Memtable, consumed: dict[int, int]) -> list[tuple[bytes, bytes]]:  # decision 9
@@ -153,7 +169,8 @@ class Index:
 
         Returns the keys of KEPT records whose LATEST record was replaced: nothing but that may have needed them.
         """
-        puts = pack_blocks(checkpoint.memtable, checkpoint.consumed)
+        blocks = checkpoint.memtable.blocks = pack_blocks(checkpoint.memtable, checkpoint.consumed)
+        puts = blocks.copy()
         left = self._left_over(checkpoint.memtable, {key for key, _ in puts}) if self._leftovers else []
         puts += [(b"h" + _U64.pack(number), page) for number, page in checkpoint.pages.items()]
         superseded = self._superseded(checkpoint.changes)
@@ -339,13 +356,11 @@ class Index:
 
         Blocks go whole, so there may be entries of segments that have gone: `from_position` leaves them out.
         """
-        lowest, beyond = block_key(partition_id, 0), block_key(partition_id + 1, 0)
-        first = self._store.floor(block_key(partition_id, offset), lowest)
         entries: list[Entry] = []
         total = records = 0
-        for _, block in self._store.scan(first[0] if first else lowest, beyond):
-            before = int(np.frombuffer(block, ROW)["first_offset"].searchsorted(offset, "right")) - 1
-            for row in _ROW.iter_unpack(memoryview(block)[max(0, before) * _ROW.size:]):
+        for block in self._store.scan_from(block_key(partition_id, offset), block_key(partition_id, 0),
+                                           block_key(partition_id + 1, 0)):
+            for row in _ROW.iter_unpack(memoryview(block)[row_at(block, offset):]):
                 entry = Entry._make(row)
                 if entry.end_offset <= offset or entry.position < from_position:
                     continue

@@ -11,9 +11,12 @@ from bisect import bisect_right
 from collections import OrderedDict
 from typing import Final
 
+from gatehouse.kernel.index.at_hand import Chunk, Pages, Written
 from gatehouse.kernel.log.frame import Entries
 
 ENTRY_BYTES: Final = 100        # of memory an entry costs here, for the checkpoint's bound
+WRITTEN_SHARE: Final = 8        # of the bytes for bodies, one part besides for blocks of the index,
+PAGES_SHARE: Final = 16         # and one for pages that were read
 NO_NUMBERS: Final[list[int]] = []
 
 
@@ -30,6 +33,8 @@ class Memtable:  # decision 9
         self.append_ms = array("q")
         self._by_partition: dict[int, list[int]] = {}
         self._numbered: int = 0            # entries that are in `_by_partition`
+        self.blocks: list[tuple[bytes, bytes]] = []      # as a checkpoint has written it,
+        self.chunk: Chunk | None = None                  # and as it stays in memory
 
     def absorb(self, position: int, end: int, append_ms: int, body_bytes: int, entries: Entries) -> None:
         """Take in a frame that is durable."""
@@ -104,6 +109,12 @@ class Recent:
         """Of all bodies."""
         return self._size_bytes
 
+    def oldest(self, end: int) -> int:
+        """The position of the oldest body; `end` where there is none."""
+        for position in self._bodies:
+            return position
+        return end
+
     def get(self, position: int) -> bytes | None:
         return self._bodies.get(position)
 
@@ -115,6 +126,13 @@ class Memtables:
         self.recent = Recent(recent_bytes)
         self.newest = Memtable(0)
         self.frozen: Memtable | None = None         # being written by a checkpoint
+        self.written = Written(recent_bytes // WRITTEN_SHARE)
+        self.pages = Pages(recent_bytes // PAGES_SHARE)
+
+    @property
+    def cached_bytes(self) -> int:
+        """Of what is in memory for readers alone."""
+        return self.recent.size_bytes + self.written.size_bytes + self.pages.size_bytes
 
     def begin(self, position: int) -> None:
         """Everything before this position is in the store."""
@@ -137,4 +155,6 @@ class Memtables:
 
     def thaw(self) -> None:
         """What was frozen is in the store."""
-        self.frozen = None
+        frozen, self.frozen = self.frozen, None
+        if frozen is not None and frozen.chunk is not None:
+            self.written.take(frozen.chunk, self.recent.oldest(frozen.end))

@@ -23,10 +23,11 @@ import numpy as np
 from crc32c import crc32c
 
 from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, StorageFailed
-from gatehouse.kernel.index.index import Entry, Index, memtable_entry
+from gatehouse.kernel.index.index import ROW_BYTES, Entry, Index, memtable_entry, row_at, unpack_row
 from gatehouse.kernel.index.kept import kept_pieces
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.index.opening import Opening
+from gatehouse.kernel.log.frame import WHOLE
 from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.message import COLD_BYTES, Fetched, Piece
 from gatehouse.kernel.ports import Worker
@@ -104,6 +105,7 @@ class ColdReads(Generic[Plan, Read]):  # decision 268
 # --- the reader ---------------------------------------------------------------------------------------------------
 
 MAX_ENTRIES: Final = 4_096         # of one partition in one fetch
+AT_HAND: Final = 256               # entries of one partition that are taken from what checkpoints have written
 LOOK_BYTES: Final = 8 << 10        # to find a partition in the index takes as long as to read so much of it
 RETRIES: Final = 3                 # of a read of what is kept, whose segment went meanwhile
 END: Final = 1 << 62               # above every offset
@@ -140,7 +142,12 @@ Reads = list[tuple[list[Piece], int]]
 
 
 def _size_of(reads: Reads) -> int:
-    return sum([len(stored_piece.data) for pieces, _ in reads for stored_piece in pieces])
+    return sum([bytes_of(pieces) for pieces, _ in reads])
+
+
+def bytes_of(pieces: list[Piece]) -> int:
+    """Of their records, as they are stored."""
+    return sum([len(stored_piece.data) for stored_piece in pieces])
 
 
 def piece(entry: Entry, data: bytes) -> Piece:
@@ -225,7 +232,7 @@ class Reader:
                 Want(partition_id, offset, min(partition_max_bytes, left), with_kept, max_records))
             if pieces is not None:
                 answer.pieces = pieces
-                left -= sum([len(stored_piece.data) for stored_piece in pieces])
+                left -= bytes_of(pieces)
                 continue
             if not cold:               # all that must be read shares this much, as it turns out how large it is
                 most_bytes = self._slice_bytes(COLD_BYTES)
@@ -258,23 +265,83 @@ class Reader:
 
     def _from_memory(self, want: Want) -> list[Piece] | None:
         """The pieces, if index and bodies are all in memory."""
-        entries = [] if self._is_cold(want) else self._memtable_entries(want)
-        if not entries:
-            return None
-        pieces = []
-        for entry in entries:
-            body = self._memtables.recent.get(entry.position)
-            if body is None:
-                return None
-            pieces.append(piece(entry, body[entry.byte_offset:entry.byte_offset + entry.byte_length]))
-        return pieces
+        if want.max_records and not want.kept:
+            read_before = self._memtables.pages.get(want.partition_id, want.offset, want.max_records)
+            if read_before is not None and (len(read_before) == 1 or bytes_of(read_before) <= want.max_bytes):
+                return read_before
+        return self._written_pieces(want) if self._is_cold(want) else self._memtable_pieces(want)
 
     def _needs_disk(self, want: Want) -> bool:
         """Whether what comes first is not in memory."""
-        if self._is_cold(want):
-            return True
-        entries = self._memtable_entries(want)
-        return not entries or self._memtables.recent.get(entries[0].position) is None
+        return self._from_memory(want) is None
+
+    def _memtable_pieces(self, want: Want) -> list[Piece] | None:
+        """As `_memtable_entries`; None where there is none, or the bytes of one are not in memory."""
+        pieces: list[Piece] = []
+        recent = self._memtables.recent
+        offset, total, records = want.offset, 0, 0
+        for memtable in self._memtables.oldest_first():
+            numbers, at = memtable.find(want.partition_id, offset)
+            columns = memtable.entries
+            for i in range(at, min(len(numbers), at + MAX_ENTRIES)):
+                number = numbers[i]
+                first_offset, count = columns.first_offset[number], columns.count[number]
+                byte_length = columns.byte_length[number]
+                end_offset = first_offset + count
+                if end_offset <= offset:
+                    continue
+                if pieces and total + byte_length > want.max_bytes or 0 < want.max_records <= records:
+                    return pieces
+                frame = memtable.frame[number]
+                position, start = memtable.position[frame], columns.byte_offset[number]
+                body = recent.get(position)
+                if body is None:
+                    return None
+                pieces.append(Piece(first_offset, count, columns.flags[number] & WHOLE != 0,
+                                    body[start:start + byte_length], memtable.append_ms[frame],
+                                    columns.max_ms[number], columns.message_id[number], position))
+                total += byte_length
+                records += min(count, end_offset - offset)
+        return pieces or None
+
+    def _written_pieces(self, want: Want) -> list[Piece] | None:  # decision 350
+        """The pieces from the offset on as late checkpoints have written them, and those behind them; None where these
+        are too many for the kernel's thread, or where one that is wanted is not in memory."""
+        pieces: list[Piece] = []
+        recent, written = self._memtables.recent, self._memtables.written
+        offset, left_bytes = want.offset, want.max_bytes
+        left_records = self._watermarks.next_offset(want.partition_id) - offset
+        if want.max_records:
+            left_records = min(left_records, want.max_records)
+        before = -1
+        while offset != before:
+            before = offset
+            block = written.block_of(want.partition_id, offset)
+            if block is None:
+                break
+            for at in range(row_at(block, offset), len(block), ROW_BYTES):
+                (first_offset, position, first_id, append_ms, max_ms, start, byte_length, count, _,
+                 flags) = unpack_row(block, at)
+                if first_offset + count <= offset:
+                    continue
+                if pieces and byte_length > left_bytes or left_records <= 0:
+                    return pieces
+                body = recent.get(position)
+                if body is None or first_offset > offset or len(pieces) == AT_HAND or not pieces and AT_HAND < min(
+                        left_bytes // max(1, byte_length), left_records // max(1, count)):
+                    return None
+                pieces.append(Piece(first_offset, count, flags & WHOLE != 0, body[start:start + byte_length], append_ms,
+                                    max_ms, first_id, position))
+                left_bytes -= byte_length
+                left_records -= first_offset + count - offset
+                offset = first_offset + count
+        if not pieces or left_bytes <= 0 or left_records <= 0:
+            return pieces or None
+        want = want._replace(offset=offset, max_bytes=left_bytes, max_records=min(left_records, want.max_records))
+        in_tail = None if self._is_cold(want) else self._memtable_pieces(want)
+        if in_tail is None or in_tail[0].first_offset > offset:
+            return None
+        return pieces if len(in_tail[0].data) > left_bytes else pieces + in_tail
 
     def _is_cold(self, want: Want) -> bool:
         """Whether the store may hold the offset: it lies before the first one in memory."""
@@ -315,7 +382,7 @@ class Reader:
             read = self._read_plan(plan, cold.exactly) if plan.changed is None \
                 else self._read_kept(plan, plan.changed, cold.exactly)
             reads.append(read)
-            left -= max(LOOK_BYTES, sum([len(stored_piece.data) for stored_piece in read[0]]))
+            left -= max(LOOK_BYTES, bytes_of(read[0]))
         return reads
 
     def _read_plan(self, plan: ReadPlan, exactly: bool) -> tuple[list[Piece], int]:
@@ -355,7 +422,7 @@ class Reader:
                                           want.max_bytes) if want.offset < stop else ([], stop)
             if reached == stop and entries:
                 within = entries_within(
-                    entries, want.max_bytes - sum([len(stored_piece.data) for stored_piece in pieces]), not pieces)
+                    entries, want.max_bytes - bytes_of(pieces), not pieces)
                 pieces += self._read(within, exactly)
                 reached = within[-1].end_offset if within else reached
             if first == self._log.segments()[0].base:
@@ -392,6 +459,8 @@ class Reader:
             answer.pieces, next_offset = reads[i]
             answer.log_start_offset = self.start_of(answer.partition_id)     # retention may have gone on meanwhile
             answer.next_offset = min(next_offset, answer.high_watermark)
+            if want.max_records and not want.kept:
+                self._memtables.pages.add(want.partition_id, want.offset, want.max_records, answer.pieces)
             if not answer.pieces and want.offset < next_offset < answer.high_watermark:
                 damaged.append((answer, want._replace(offset=next_offset)))
         if damaged:

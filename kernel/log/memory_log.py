@@ -52,6 +52,9 @@ class MemoryChain:
             return b""
         return self._frames[i][2][offset:offset + size]
 
+    def read_many(self, spans: list[tuple[int, int, int]]) -> list[bytes]:
+        return [self.read(position, offset, size) for position, offset, size in spans]
+
     def segments(self) -> list[Segment]:
         ends = [*self._bases[1:], self._next]
         return [Segment(base, end, end - base) for base, end in zip(self._bases, ends, strict=True)]

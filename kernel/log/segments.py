@@ -76,6 +76,8 @@ MAX_BODY_BYTES: Final = 1 << 31
 READ_WINDOW_BYTES: Final = 1 << 20
 FAR: Final = 1 << 50                       # behind the end of a chain: no segment of ours was to begin there
 OPEN_FILES: Final = 64                     # segment files kept open for reading
+GAP_BYTES: Final = 512                     # between two bodies that are read together: the head of a small frame
+TOGETHER_BYTES: Final = 64 << 10           # of one such read: what is larger is worth a call of its own
 
 _SEGMENT_HEADER = struct.Struct("<8sQI12x")
 _ENVELOPE = struct.Struct("<4sIIIQ4x")
@@ -493,6 +495,24 @@ class SegmentChain:
             except FileNotFoundError:
                 return b""
 
+    def read_many(self, spans: list[tuple[int, int, int]]) -> list[bytes]:  # decision 352
+        """As `read` for each of them; those that lie close behind each other come by one call of the system."""
+        bodies: list[bytes] = []
+        at = 0
+        while at < len(spans):
+            position, offset, size = spans[at]
+            start, stop, first, base = position + offset, position + offset + size, at, self._base_of(position)
+            at += 1
+            while at < len(spans) and 0 <= spans[at][0] + spans[at][1] - stop <= GAP_BYTES \
+                    and stop - start < TOGETHER_BYTES and self._base_of(spans[at][0]) == base:
+                stop = spans[at][0] + spans[at][1] + spans[at][2]
+                at += 1
+            data = self.read(position, offset, stop - start)
+            bodies += [data] if at == first + 1 else [
+                data[position + offset - start:position + offset + size - start]
+                for position, offset, size in spans[first:at]]
+        return bodies
+
     def _base_of(self, position: int) -> int:
         """Where the segment begins that holds a position; -1 where it is gone."""
         bases = self.bases
@@ -565,6 +585,8 @@ class Chain(Protocol):
 
     def read(self, position: int, offset: int, size: int) -> bytes: ...
 
+    def read_many(self, spans: list[tuple[int, int, int]]) -> list[bytes]: ...
+
     def heads(self, segment: Segment) -> Iterator[Frame]: ...
 
     def segments(self) -> list[Segment]: ...
@@ -614,6 +636,8 @@ class TwoChains:
             self._chain(position).ask(position, offset, size)
 
     def read(self, spans: list[tuple[int, int, int]]) -> list[bytes]:
+        if not any(position >= KEPT_BASE for position, _, _ in spans):
+            return self._main.read_many(spans)
         return [self._chain(position).read(position, offset, size) for position, offset, size in spans]
 
     def heads(self, segment: Segment) -> Iterator[Frame]:

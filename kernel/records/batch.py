@@ -201,6 +201,24 @@ def sound_records(piece: Piece) -> list[Record]:  # decision 115
         return []
 
 
+def records_from(piece: Piece, first: int, count: int) -> list[Record]:
+    """As `sound_records`, of `count` offsets from `first` on, which the piece has: what is before them is passed over
+    by its lengths, and what is behind them is not looked at."""
+    before = first - piece.first_offset
+    try:
+        if not piece.whole and not before:
+            return decode_records(piece.data, 0, count, first, piece.append_ms, piece.first_id, -1, True)
+        inside = open_piece(piece)
+        if inside is None:
+            return []
+        size = len(inside.data)
+        passed, at = skip_records(inside.data, inside.at, before, size, size) if before > 0 else (0, inside.at)
+        return [] if passed < before else decode_records(inside.data, at, count, first, inside.base_ms,
+                                                         piece.first_id + before, inside.fixed_ms, True)
+    except CorruptBatch:
+        return []
+
+
 class OpenPiece(NamedTuple):
     """The records of a piece where they lie: their bytes, where the first begins, what their times count from, and the
     time that replaces theirs; -1: none does."""

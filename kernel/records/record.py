@@ -18,13 +18,13 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_right
-from collections.abc import Container
+from collections.abc import Callable, Container
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
 from gatehouse.kernel.errors import CorruptBatch
-from gatehouse.kernel.message import Headers, Leased, Origin, Piece, Record
+from gatehouse.kernel.message import Fetched, Headers, Leased, Origin, Piece, Record
 
 # --- records ------------------------------------------------------------------------------------------------------
 
@@ -383,6 +383,13 @@ def public_piece(piece: Piece) -> Piece:  # decision 151
         at = end
     return Piece(piece.first_offset, piece.count, False, b"".join(parts), piece.append_ms, piece.max_timestamp_ms,
                  piece.first_id, piece.position)
+
+
+def give_public(on_done: Callable[[list[Fetched]], None], answers: list[Fetched]) -> None:
+    """Give these to `on_done` as everybody may see them."""
+    for answer in answers:
+        answer.pieces = [public_piece(piece) for piece in answer.pieces]
+    on_done(answers)
 
 
 def _public_body(body: bytes) -> bytes:

@@ -63,6 +63,10 @@ class IndexStore(Protocol):
     def scan(self, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Entries with lowest <= key < below, in order."""
 
+    def scan_from(self, key: bytes, lowest: bytes, below: bytes) -> Iterator[bytes]:
+        """Values from the greatest entry not above `key` on, in order, of those with lowest <= key < below; from the
+        first of them where there is none."""
+
     def cursor(self) -> StoreCursor: ...
 
     def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = (),
@@ -212,24 +216,38 @@ class RocksStore:
         return (floor_key, cursor.value()) if floor_key >= lowest else None
 
     def scan(self, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes]]:
-        cursor = self._iterator()
+        cursor = self._iterator(below)
         cursor.seek(lowest)
         while cursor.valid():
-            key: bytes = cursor.key()
-            if key >= below:
-                return
-            yield key, cursor.value()
+            yield cursor.key(), cursor.value()
+            cursor.next()
+        self._check(cursor)
+
+    def scan_from(self, key: bytes, lowest: bytes, below: bytes) -> Iterator[bytes]:
+        cursor = self._iterator(below)
+        cursor.seek_for_prev(key)
+        if not cursor.valid():
+            self._check(cursor)
+        if not cursor.valid() or cursor.key() < lowest:
+            cursor.seek(lowest)
+        while cursor.valid():
+            yield cursor.value()
             cursor.next()
         self._check(cursor)
 
     def cursor(self) -> RocksCursor:
         return RocksCursor(self._iterator(), self._check)
 
-    def _iterator(self) -> RdictIter:
+    def _iterator(self, below: bytes | None = None) -> RdictIter:
+        """With a bound it does not walk over what is deleted beyond it. (Of the binding's two bounds the lower one is
+        taken for the upper one.)"""
+        options = ReadOptions()
+        if below is not None:
+            options.set_iterate_upper_bound(below)
         try:
-            return self._db.iter(ReadOptions())
+            return self._db.iter(options)
         except DbClosedError:
-            return self._opened().iter(ReadOptions())
+            return self._opened().iter(options)
 
     def write(self, puts: Sequence[tuple[bytes, bytes]], deletes: Sequence[bytes] = (),
               ranges: Sequence[tuple[bytes, bytes]] = (), *, sync: bool = False) -> None:
@@ -345,6 +363,11 @@ class MemoryStore:
     def scan(self, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes]]:
         for key in self._keys[bisect_left(self._keys, lowest):bisect_left(self._keys, below)]:
             yield key, self._values[key]
+
+    def scan_from(self, key: bytes, lowest: bytes, below: bytes) -> Iterator[bytes]:
+        floor = self.floor(key, lowest)
+        for _, value in self.scan(lowest if floor is None else floor[0], below):
+            yield value
 
     def cursor(self) -> SortedCursor:
         return SortedCursor(self._keys.copy(), self._values)

@@ -125,7 +125,7 @@ class Topic:
 
     @property
     def partitions(self) -> int:
-        return sum(count for _, count in self.ranges)
+        return self.ranges[0][1] if len(self.ranges) == 1 else sum(count for _, count in self.ranges)
 
     def partition_id(self, partition: int) -> int:
         """The 64-bit id of one partition of the topic. Raises UnknownPartition."""

@@ -100,3 +100,17 @@ def test_what_a_page_shows_can_be_published_again(key: bytes | None, value: byte
     assert (publication.key, publication.value) == (key, value)
     hidden = {b"deliver-at", b"address", b"traceparent"}
     assert sorted(map(repr, publication.headers)) == sorted(repr(pair) for pair in headers if pair[0] not in hidden)
+
+
+@given(st.text("ab=&;1", max_size=40) | st.lists(st.sampled_from(["a", "b=", "=c", "d=e=f", "", "é=ü"]),
+                                                 max_size=40).map("&".join))
+def test_a_query_with_nothing_to_decode_is_read_as_any(raw: str) -> None:
+    names = frozenset(["", "a", "b", "ab", "1", "d", "é", "a;", "b;"])
+
+    def read(text: str) -> Any:
+        try:
+            return decode_query(text, names)
+        except Refusal as refusal:
+            return refusal.code
+
+    assert read(raw) == read(raw.replace("a", "%61"))

@@ -44,6 +44,9 @@ class SimStore:
     def scan(self, lowest: bytes, below: bytes) -> Iterator[tuple[bytes, bytes]]:
         return self._now.scan(lowest, below)
 
+    def scan_from(self, key: bytes, lowest: bytes, below: bytes) -> Iterator[bytes]:
+        return self._now.scan_from(key, lowest, below)
+
     def cursor(self) -> StoreCursor:
         return self._now.cursor()
 

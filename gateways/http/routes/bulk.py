@@ -64,10 +64,11 @@ from gatehouse.gateways.http.declaring import (
     object_of,
 )
 from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.reading import MAX_OFFSET
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.routes.reading import MAX_OFFSET, fetch_in_bulk, offset_at
+from gatehouse.gateways.http.routes.reading import fetch_in_bulk, offset_at
 from gatehouse.kernel.errors import KernelError, UnknownTopic
 from gatehouse.kernel.records.pieces import encode_pieces, encode_principals
 

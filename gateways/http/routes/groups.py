@@ -195,7 +195,7 @@ async def put_offsets(door: Door, call: Call) -> Answered:
     if partition is not None and partition >= topic.partitions:
         raise UnknownPartition(f"{document.topic} has the partitions 0 to {topic.partitions - 1}")
     partitions = range(topic.partitions) if partition is None else (partition,)
-    new_offsets = await named_offsets(guard, topic, partitions, partition, {"from": document.to})
+    new_offsets = await named_offsets(guard, topic, partitions, {"from": document.to})
     offsets = dict(zip([topic.partition_id(number) for number in partitions], new_offsets, strict=True))
     await door.durable(partial(guard.groups.rewind, name, topic, offsets))
     return json_answer({"offsets": _offsets(guard, name, topic)})

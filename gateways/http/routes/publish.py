@@ -73,7 +73,7 @@ ADDRESS: Final = Parameter(
                          headers={"Preference-Applied": "`respond-async`"}),
                   Answer(207, "Some of a batch were refused; there is a result for each.", RESULTS)),
          problems=PROBLEMS_OF_A_PUBLISH)
-def publish(door: Door, call: Call) -> Awaitable[Answered]:
+def publish(door: Door, call: Call) -> Awaitable[Answered] | Response:
     """Publish one message.
 
     The body is its value. Its content type, and what else is known about it, stands in request headers. CloudEvents are
