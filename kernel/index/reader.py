@@ -25,8 +25,9 @@ from crc32c import crc32c
 from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, StorageFailed
 from gatehouse.kernel.index.index import Entry, Index, memtable_entry
 from gatehouse.kernel.index.kept import kept_pieces
-from gatehouse.kernel.index.memtable import Memtables
+from gatehouse.kernel.index.memtable import Memtable, Memtables
 from gatehouse.kernel.index.opening import Opening
+from gatehouse.kernel.log.frame import WHOLE
 from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.message import COLD_BYTES, Fetched, Piece
 from gatehouse.kernel.ports import Worker
@@ -218,11 +219,11 @@ class Reader:
             with_kept = kept or first < start
             if left <= 0:              # decision 314: it is not looked for where it has no room
                 if len(cold) * LOOK_BYTES < cold_bytes and (
-                        offset < start or self._needs_disk(Want(partition_id, offset, 1, with_kept))):
+                        offset < start or self._needs_disk(partition_id, offset)):
                     cold.append((answer, Want(partition_id, offset, partition_max_bytes, with_kept, max_records)))
                 continue
             pieces = None if offset < start else self._from_memory(
-                Want(partition_id, offset, min(partition_max_bytes, left), with_kept, max_records))
+                partition_id, offset, min(partition_max_bytes, left), max_records)
             if pieces is not None:
                 answer.pieces = pieces
                 left -= sum([len(stored_piece.data) for stored_piece in pieces])
@@ -250,56 +251,73 @@ class Reader:
         plans = []
         tail_bytes = max_bytes             # all may be for the first: of the others memory is asked for little
         for _, want in cold:
-            in_tail = self._memtable_entries(want._replace(max_bytes=min(want.max_bytes, tail_bytes)))
+            in_tail = self._memtable_entries(want.partition_id, want.offset, min(want.max_bytes, tail_bytes),
+                                             want.max_records)
             plans.append(ReadPlan(want, in_tail, self._state.changed(Kind.KEPT) if want.kept else None))
             tail_bytes = LOOK_BYTES
         through.submit(ColdRead(max_bytes, exactly, plans),
                        partial(self._cold_done, through, max_bytes, exactly, answers, cold, on_done))
 
-    def _from_memory(self, want: Want) -> list[Piece] | None:
-        """The pieces, if index and bodies are all in memory."""
-        entries = [] if self._is_cold(want) else self._memtable_entries(want)
-        if not entries:
+    def recent(self, partition_id: int, offset: int, max_bytes: int) -> list[Piece] | None:
+        """As `fetch_kept` of what came a moment ago, without a way round: None where it is not all in memory, or has to
+        be opened."""
+        if offset < self._watermarks.log_start(partition_id):
             return None
-        pieces = []
-        for entry in entries:
-            body = self._memtables.recent.get(entry.position)
+        pieces = self._from_memory(partition_id, offset, max_bytes, 0)
+        return None if pieces is None or any(stored_piece.whole for stored_piece in pieces) else pieces
+
+    def _from_memory(self, partition_id: int, offset: int, max_bytes: int, max_records: int) -> list[Piece] | None:
+        """The pieces, if index and bodies are all in memory."""
+        rows = [] if self._is_cold(partition_id, offset) else self._rows(partition_id, offset, max_bytes, max_records)
+        pieces: list[Piece] = []
+        for memtable, number in rows:
+            frame, entries = memtable.frame[number], memtable.entries
+            position = memtable.position[frame]
+            body = self._memtables.recent.get(position)
             if body is None:
                 return None
-            pieces.append(piece(entry, body[entry.byte_offset:entry.byte_offset + entry.byte_length]))
-        return pieces
+            at = entries.byte_offset[number]
+            pieces.append(Piece(entries.first_offset[number], entries.count[number],
+                                bool(entries.flags[number] & WHOLE), body[at:at + entries.byte_length[number]],
+                                memtable.append_ms[frame], entries.max_ms[number], entries.message_id[number],
+                                position))
+        return pieces or None
 
-    def _needs_disk(self, want: Want) -> bool:
+    def _needs_disk(self, partition_id: int, offset: int) -> bool:
         """Whether what comes first is not in memory."""
-        if self._is_cold(want):
-            return True
-        entries = self._memtable_entries(want)
-        return not entries or self._memtables.recent.get(entries[0].position) is None
+        return self._from_memory(partition_id, offset, 1, 1) is None
 
-    def _is_cold(self, want: Want) -> bool:
+    def _is_cold(self, partition_id: int, offset: int) -> bool:
         """Whether the store may hold the offset: it lies before the first one in memory."""
         for memtable in self._memtables.oldest_first():
-            first = memtable.first_offset_of(want.partition_id)
+            first = memtable.first_offset_of(partition_id)
             if first >= 0:
-                return want.offset < first
+                return offset < first
         return True
 
-    def _memtable_entries(self, want: Want) -> list[Entry]:
-        """The entries in memory from the offset on, within the limits; the first one whatever its size."""
-        entries: list[Entry] = []
+    def _rows(self, partition_id: int, offset: int, max_bytes: int, max_records: int) -> list[tuple[Memtable, int]]:
+        """The entries in memory from the offset on, within the limits, by their numbers; the first one whatever its
+        size."""
+        rows: list[tuple[Memtable, int]] = []
         total = records = 0
         for memtable in self._memtables.oldest_first():
-            numbers, at = memtable.find(want.partition_id, want.offset)
+            numbers, at = memtable.find(partition_id, offset)
+            entries = memtable.entries
             for number in numbers[at:at + MAX_ENTRIES]:
-                entry = memtable_entry(memtable, number)
-                if entry.end_offset <= want.offset:
+                first, count, size = entries.first_offset[number], entries.count[number], entries.byte_length[number]
+                if first + count <= offset:
                     continue
-                if entries and total + entry.byte_length > want.max_bytes or 0 < want.max_records <= records:
-                    return entries
-                entries.append(entry)
-                total += entry.byte_length
-                records += min(entry.record_count, entry.end_offset - want.offset)
-        return entries
+                if rows and total + size > max_bytes or 0 < max_records <= records:
+                    return rows
+                rows.append((memtable, number))
+                total += size
+                records += min(count, first + count - offset)
+        return rows
+
+    def _memtable_entries(self, partition_id: int, offset: int, max_bytes: int, max_records: int) -> list[Entry]:
+        """The same, as the store would have them."""
+        return [memtable_entry(memtable, number)
+                for memtable, number in self._rows(partition_id, offset, max_bytes, max_records)]
 
     # decision 283
     def _read_cold(self, cold: ColdRead) -> Reads:
@@ -404,7 +422,7 @@ class Reader:
     def append_ms_of(self, partition_id: int, offset: int) -> int:
         """When the record at this offset, or the first behind it, was appended; 0 where there is none. May look into
         the index, at one block."""
-        entries = self._memtable_entries(Want(partition_id, offset, 1, False))
+        entries = self._memtable_entries(partition_id, offset, 1, 0)
         if not entries or entries[0].first_offset > offset:
             entries = self._index.entries_from(partition_id, offset, 1, 1 << 62) or entries
         return entries[0].append_ms if entries else 0
@@ -421,7 +439,7 @@ class Reader:
         return -1 if entry is None else entry.position
 
     def _entry_at(self, partition_id: int, offset: int) -> Entry | None:
-        entries = self._memtable_entries(Want(partition_id, offset, 1, False))
+        entries = self._memtable_entries(partition_id, offset, 1, 0)
         if not entries or entries[0].first_offset > offset:
             entries = self._index.entries_from(partition_id, offset, 1, END)
         return entries[0] if entries and entries[0].first_offset <= offset < entries[0].end_offset else None

@@ -7,8 +7,8 @@ from typing import Any, Final, Protocol
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.errors import KeptFull
 from gatehouse.kernel.log.disk_guard import DiskGuard
-from gatehouse.kernel.message import RETAIN, Encoded, Judge, Message, Origin, Owner, Placement
-from gatehouse.kernel.recorder import Recorder, Speaker
+from gatehouse.kernel.message import RETAIN, Encoded, Judge, Message, Origin, Owner, Placement, Speaker
+from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.idempotency import Idempotency, fingerprint
 from gatehouse.kernel.write.pending_frame import Entering, PendingFrame, check
