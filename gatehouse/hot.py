@@ -93,7 +93,6 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.groups.group",
     "gatehouse.kernel.groups.circuits",
     "gatehouse.kernel.groups.core",
-    "gatehouse.kernel.groups.leasing",
     "gatehouse.kernel.groups.cursors",
     "gatehouse.kernel.groups.members",
     "gatehouse.kernel.groups.cursor",
