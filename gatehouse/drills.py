@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from gatehouse.kernel.ports import Worker
-from gatehouse.memory_budget import MemoryBudget
+from gatehouse.memory import MemoryBudget
 
 log = logging.getLogger("gatehouse")
 

@@ -4,7 +4,7 @@
     anything else    a measure over its bound climbs a rung for each look that finds it so, from the second on: one
                      stall of the machine is no overload
 
-Down it goes a rung in `CALM_MS` without any of it. The order is `kernel.shedding`'s, whatever the reason.
+Down it goes a rung in `CALM_MS` without any of it. The order is `Rung`'s, whatever the reason.
 """
 # decision 251: memory says how far, time says how far else
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Looks twice a second how the hub does, and says what is left undone: memory, how late the loop is, how long the disk
-keeps what is written. The ladder decides; everybody else looks at `kernel.shedding`. How much is stored of what limits
-bound is looked up with it."""
+keeps what is written. The ladder decides; everybody else looks at `Shedding` of `kernel.background`. How much is stored
+of what limits bound is looked up with it."""
 from __future__ import annotations
 
 import asyncio
@@ -14,7 +14,7 @@ from gatehouse.ladder import LOOK_MS, Ladder
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
     from gatehouse.kernel.shedding import Shedding
-    from gatehouse.memory_budget import MemoryBudget
+    from gatehouse.memory import MemoryBudget
     from gatehouse.metrics import Sample
 
 log = logging.getLogger("gatehouse")

@@ -48,8 +48,7 @@ from gatehouse.gateways.tls.revocation import find_revoked
 from gatehouse.gateways.tls.tls import TlsFault
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.state.catalogue import default_url
-from gatehouse.memory import GivingBack, resident_bytes
-from gatehouse.memory_budget import MemoryBudget
+from gatehouse.memory import GivingBack, MemoryBudget, resident_bytes
 from gatehouse.metrics import Metrics, Sample
 from gatehouse.notify import Watchdog, notify, reload_begins, watchdog_s
 from gatehouse.overload import Overload

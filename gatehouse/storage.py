@@ -37,8 +37,7 @@ from gatehouse.kernel.log.reserve import NoReserve, Reserve, ReserveFile
 from gatehouse.kernel.log.segments import SegmentLog
 from gatehouse.kernel.log.set_aside import Note
 from gatehouse.kernel.ports import Notices
-from gatehouse.kernel.state.catalogue import FILE, Catalogue, InvalidUrl, NewerSchema, default_url
-from gatehouse.kernel.state.catalogue_copy import copy_truth
+from gatehouse.kernel.state.catalogue import FILE, Catalogue, InvalidUrl, NewerSchema, copy_truth, default_url
 from gatehouse.kernel.state.store import RocksStore, StoreDamaged, is_full
 from gatehouse.kernel.write.committer import DURABLE_MS
 from gatehouse.log_thread import begin_log_thread

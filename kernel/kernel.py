@@ -25,8 +25,7 @@ from gatehouse.kernel.api import DoorSide
 from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
 from gatehouse.kernel.background import Background, LiveWork
 from gatehouse.kernel.backpressure import Backpressure
-from gatehouse.kernel.backup.backups import Backups, Copied
-from gatehouse.kernel.backup.cut import Cutting
+from gatehouse.kernel.backup.backups import Backups, Copied, Cutting
 from gatehouse.kernel.delivery.deliveries import Deliveries
 from gatehouse.kernel.delivery.retained import RetainedValues
 from gatehouse.kernel.delivery.watches import Watch, Watches
@@ -37,7 +36,7 @@ from gatehouse.kernel.groups.group_settings import Queue, decode_definition, def
 from gatehouse.kernel.groups.lags import Lags
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.halves.halves import Halves
-from gatehouse.kernel.identity import Identity
+from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.index.checkpoints import Checkpoints
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.memtable import Memtables
@@ -51,9 +50,9 @@ from gatehouse.kernel.journeys.trail import Trail
 from gatehouse.kernel.journeys.why import Reasons
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.log.frame_writer import FrameWriter, WorkerWriter
-from gatehouse.kernel.log.log import Damage, Log
+from gatehouse.kernel.log.log import Damage, FrameWriter, Log
 from gatehouse.kernel.log.reserve import Reserve
+from gatehouse.kernel.log.segments import WorkerWriter
 from gatehouse.kernel.message import (
     NOBODY,
     Encoded,
@@ -80,8 +79,7 @@ from gatehouse.kernel.records.headers import expires_at
 from gatehouse.kernel.records.record import public_piece
 from gatehouse.kernel.records.unreadable import Unreadable
 from gatehouse.kernel.records.validation import Divert
-from gatehouse.kernel.recovery.beginning import Beginning
-from gatehouse.kernel.recovery.recovery import Recovery
+from gatehouse.kernel.recovery.recovery import Beginning, Recovery
 from gatehouse.kernel.retention.compaction import Compaction
 from gatehouse.kernel.retention.holders import Holder
 from gatehouse.kernel.retention.retention import Retention
@@ -99,13 +97,10 @@ from gatehouse.kernel.state.store import IndexStore
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
 from gatehouse.kernel.state.views import Views, decode_epoch_key, decode_position, heads_record
 from gatehouse.kernel.state.watermarks import Watermarks
-from gatehouse.kernel.write.appending import Appending
 from gatehouse.kernel.write.batches import Batches
-from gatehouse.kernel.write.committer import DURABLE_MS, Answering, Committer
+from gatehouse.kernel.write.committer import DURABLE_MS, Answering, Appending, Committer
 from gatehouse.kernel.write.idempotency import Idempotency, Window
-from gatehouse.kernel.write.known_producers import KnownProducers
-from gatehouse.kernel.write.producer_expiry import ProducerExpiry
-from gatehouse.kernel.write.producers import Producers
+from gatehouse.kernel.write.producers import KnownProducers, ProducerExpiry, Producers
 from gatehouse.kernel.write.topic_changes import TopicChanges
 from gatehouse.kernel.write.validating import Validating
 

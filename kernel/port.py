@@ -43,7 +43,7 @@ UNKNOWN: Final = "the place was given to somebody else, or under other rights"
 
 Append = Callable[["list[Message]", "Owner | None", object, bool, "dict[int, Placement]",
                    "Judge | None"], None]
-"""`write.appending.Appending.append`."""
+"""`write.committer.Appending.append`."""
 
 
 class HalfHolder(Protocol):

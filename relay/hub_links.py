@@ -45,10 +45,11 @@ from gatehouse.relay.invitations import (
     encode_join,
     encode_joined,
 )
-from gatehouse.relay.letters import NextKey
+from gatehouse.relay.letters import NextKey, arrived_record
 from gatehouse.relay.link import Around, Link
 from gatehouse.relay.origins import Marks
 from gatehouse.relay.owed import Owed
+from gatehouse.relay.pacing import Rates
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.pins import (
     Invited,
@@ -58,12 +59,10 @@ from gatehouse.relay.pins import (
     invited_record,
     pin_record,
 )
-from gatehouse.relay.positions import arrived_record
-from gatehouse.relay.rate import Rates
 from gatehouse.relay.sealing import Identity, verify, what_is_announced
 from gatehouse.relay.settings import LinkSettings, RelaySection, renames_of
-from gatehouse.relay.spool_keys import KeptKey, decode_key, key_record
 from gatehouse.relay.spooling import Then
+from gatehouse.relay.spools import KeptKey, decode_key, key_record
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import LinkPort
@@ -73,7 +72,7 @@ OFFLINE: Final = "offline"
 PROVING: Final = "proving"
 ONLINE: Final = "online"
 
-IDENTITY: Final = 2                      # whose a kept key is: this hub's own, see `spool_keys`
+IDENTITY: Final = 2                      # whose a kept key is: this hub's own, see `spools`
 IN_USE: Final = 0
 NEXT: Final = 1
 MAX_INVITATIONS: Final = 1_000

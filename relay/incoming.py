@@ -44,11 +44,10 @@ from gatehouse.kernel.records.record import encode_headers, read_headers, skip_r
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import HistoryParted, LinkRefused, OutOfTurn, PositionGap, RelayError
 from gatehouse.relay.histories import DELETED, PARTED, PARTED_MARK, TOPIC_GONE, Last, Loss, Losses, mark_of
-from gatehouse.relay.letters import Batches, Section
+from gatehouse.relay.letters import Arrived, Batches, Origin, Section, arrived_record, decode_arrived, decode_origin
 from gatehouse.relay.marking import FOR_KERNEL, FOR_LINK, FOR_LINK_APART, Tracks, mark
 from gatehouse.relay.origins import MAX_HUBS, Came, Ending, Marks, came_by, clock_said, has_side, without_origin
 from gatehouse.relay.passing import Filters
-from gatehouse.relay.positions import Arrived, Origin, arrived_record, decode_arrived, decode_origin
 from gatehouse.relay.replies import Replies
 from gatehouse.relay.settings import LinkSettings, renames_of
 

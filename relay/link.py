@@ -52,10 +52,10 @@ from gatehouse.relay.letters import (
 )
 from gatehouse.relay.origins import Marks
 from gatehouse.relay.outgoing import Outgoing, Said
+from gatehouse.relay.pacing import Rates
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.picking import OutCounts
 from gatehouse.relay.pins import Pin
-from gatehouse.relay.rate import Rates
 from gatehouse.relay.sealing import (
     ANSWER,
     CONFIRM,

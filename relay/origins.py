@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from gatehouse.kernel.message import SHOWN_ORIGIN, Headers, Stamp
 from gatehouse.kernel.records.record import MARK, SMALL, read_headers, varint
-from gatehouse.relay.positions import HUB_BYTES, Origin
+from gatehouse.relay.letters import HUB_BYTES, Origin
 
 ORIGIN_HEADER: Final = MARK + b"origin"
 CLOCK_HEADER: Final = MARK + b"clock"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from gatehouse.kernel.message import SHOWN_ORIGIN
 from gatehouse.kernel.retention.holders import NONE_NEEDED, Stretch
 from gatehouse.kernel.state.state import Kind
+from gatehouse.relay.letters import Origin, decode_sent
 from gatehouse.relay.picking import is_own
-from gatehouse.relay.positions import Origin, decode_sent
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import LinkPort

@@ -23,7 +23,7 @@ from gatehouse.relay.incoming import Incoming
 from gatehouse.relay.letters import TAKES_SPOOL_KEYS, Batches, Ready, SpoolKey
 from gatehouse.relay.outgoing import Outgoing, Said
 from gatehouse.relay.picking import OutCounts
-from gatehouse.relay.spool_keys import (
+from gatehouse.relay.spools import (
     KEPT_MS,
     OURS,
     ROTATE_MS,
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from gatehouse.kernel.message import Stored
     from gatehouse.relay.histories import Losses
     from gatehouse.relay.link import Around
+    from gatehouse.relay.pacing import Rates
     from gatehouse.relay.pins import Pin
-    from gatehouse.relay.rate import Rates
     from gatehouse.relay.sealing import Peer
     from gatehouse.relay.settings import LinkSettings
 

@@ -82,8 +82,8 @@ class FolderSource:
         from gatehouse.datadir import FORMAT
         from gatehouse.kernel.log.disk import RealDisk
         from gatehouse.kernel.log.segments import SegmentLog
-        from gatehouse.kernel.recovery.resuming import lineage_of, look_through
-        from gatehouse.kernel.state.catalogue_copy import copy_truth
+        from gatehouse.kernel.recovery.recovery import lineage_of, look_through
+        from gatehouse.kernel.state.catalogue import copy_truth
         self._log = SegmentLog(RealDisk(folder))
         contents = look_through(self._log, lambda damage: None)
         if not contents.hub:

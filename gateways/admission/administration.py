@@ -19,6 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gatehouse.gateways.admission.account_store import AccountStore
 from gatehouse.gateways.admission.accounts import (
+    ADMINS,
     MAX_GROUPS,
     MAX_NAME_CHARACTERS,
     MAX_TENANTS,
@@ -30,8 +31,6 @@ from gatehouse.gateways.admission.accounts import (
     check_tenant_name,
     check_user_name,
 )
-from gatehouse.gateways.admission.administrators import may_administer, somebody_administers
-from gatehouse.gateways.admission.api_keys import make_key
 from gatehouse.gateways.admission.audit import By
 from gatehouse.gateways.admission.errors import (
     AccountError,
@@ -40,6 +39,7 @@ from gatehouse.gateways.admission.errors import (
     InvalidLimit,
     InvalidUser,
     LastAdministrator,
+    Quota,
     UnknownKey,
     UnknownLimit,
     UnknownRule,
@@ -49,10 +49,47 @@ from gatehouse.gateways.admission.errors import (
 from gatehouse.gateways.admission.limits.limit import Limit, read_limit
 from gatehouse.gateways.admission.passwords import check_new_password, hash_password, scram_secrets
 from gatehouse.gateways.admission.ports import Outside
-from gatehouse.gateways.admission.principal import DEFAULT_TENANT
-from gatehouse.gateways.admission.quota import Quota
-from gatehouse.gateways.admission.rules import CLIENT, EVERYONE, Rule, read_rule
-from gatehouse.gateways.admission.saslprep import ForbiddenCharacter, saslprep
+from gatehouse.gateways.admission.principal import ANONYMOUS, DEFAULT_TENANT
+from gatehouse.gateways.admission.rules import CLIENT, EVERY_TENANT, EVERYONE, Rule, read_rule
+from gatehouse.gateways.admission.scram import ForbiddenCharacter, saslprep
+from gatehouse.gateways.admission.tokens import make_key
+
+# Who may administer a hub, and whether anybody is left who may. Pure.
+#
+# Whoever is in the group `admins` may do everything, and no rule takes that away, as Kafka's `super.users` and
+# RabbitMQ's `administrator` stand above what is granted and denied. Others may administer by a rule on the hub, which a
+# deny takes away; and `anonymous` may on a hub that nobody has closed yet.
+
+def somebody_administers(accounts: Accounts, users: Mapping[str, User], rules: Iterable[Rule],  # decision 86
+                         allow_anonymous: bool) -> bool:
+    """Whether one of these users may, or anonymous, as rules and groups of the configuration stand in `accounts`."""
+    every_rule = list(rules)
+    deciding = [rule for rule in every_rule if rule.decides_administering]
+    if allow_anonymous and (not any(rule.speaks_of_anonymous for rule in every_rule)
+                            or _by_rule(deciding, ANONYMOUS, (), frozenset((DEFAULT_TENANT,)))):
+        return True
+    return any(may_administer(accounts, user, deciding) for user in users.values())
+
+
+def may_administer(accounts: Accounts, user: User, deciding: Iterable[Rule]) -> bool:
+    """Whether the rules let this user administer the hub for as long as nobody changes anything. A user that will
+    expire does not count, or one day nobody would be left."""
+    if user.disabled or user.expires_ms:  # decision 89
+        return False
+    groups = user.groups | accounts.file_groups_of(user.name)
+    return ADMINS in groups or _by_rule(deciding, user.name, groups, user.tenants | {user.tenant})
+
+
+def _by_rule(deciding: Iterable[Rule], name: str, groups: Iterable[str], tenants: frozenset[str]) -> bool:
+    """Whether the rules let this user administer in one of the tenants that it may work in."""
+    whos = {f"user:{name}", *[f"group:{group}" for group in groups], EVERYONE}
+    mine = [rule for rule in deciding if rule.who in whos]
+    for tenant in tenants:
+        there = [rule.allows for rule in mine if rule.tenant in (tenant, EVERY_TENANT)]
+        if there and all(there):
+            return True
+    return False
+
 
 log = logging.getLogger("gatehouse.admission")
 

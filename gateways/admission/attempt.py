@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
 
 from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.admission.principal import Principal
@@ -50,3 +52,65 @@ class Check:
         self.since_ms = since_ms
         self.key: tuple[str, str | None] = (first.network, None)
         """The key of the queue that the check stands in, see `check_queue`."""
+
+
+# What a peer showed of itself, as its door read it. Secrets never leave by `repr`.
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a peer has shown, as far as its protocol carries it; a peer without credentials shows nothing.
+
+    Doors that know only passwords (MQTT, AMQP PLAIN, HTTP Basic) may carry an API key or a JWT in `password`.
+    """
+
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+
+    token: str | None = field(default=None, repr=False)
+    """Bearer: a JWT or an API key (HTTP Bearer, Kafka OAUTHBEARER)."""
+
+    certificate: str | None = None
+    """The name in the client's verified certificate, see `Link.certificate`."""
+
+    certificate_ends_ms: int = 0
+    """When the certificate is no longer good; 0: never, as in tests."""
+
+    preset: bool = False
+    """Whether this is what the protocol's clients show unless they are told otherwise (AMQP's `guest`): as good as
+    nothing where nobody need show anything, and where there is no such user."""
+
+    @property
+    def empty(self) -> bool:
+        return self.user is None and self.password is None and self.token is None and self.certificate is None
+
+
+NOTHING = Credentials()
+
+
+# Who has logged in lately, and from which network: such a login goes before those of strangers while many wait.
+#
+# Known is the pair, not the name: somebody who merely knows a name gains nothing by it elsewhere. A wrong password of
+# that user there ends it.
+
+RECENT_MAX: Final = 20_000        # (network, user) pairs; about 4 MB; the one that logged in longest ago goes first
+
+
+class RecentLogins:
+    """Pairs of network and user that have logged in since the hub's start, bounded."""
+
+    def __init__(self) -> None:
+        self._pairs: dict[tuple[str, str], None] = {}
+
+    def knows(self, network: str, user: str) -> bool:
+        return (network, user) in self._pairs
+
+    def remember(self, network: str, user: str) -> None:
+        """Remember that a user's password or proof, from this network, was checked and is right."""
+        pairs = self._pairs
+        pairs.pop((network, user), None)             # to the end of the order
+        if len(pairs) >= RECENT_MAX:
+            del pairs[next(iter(pairs))]
+        pairs[network, user] = None
+
+    def forget(self, network: str, user: str) -> None:
+        self._pairs.pop((network, user), None)

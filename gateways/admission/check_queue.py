@@ -19,8 +19,7 @@ from __future__ import annotations
 import heapq
 from typing import Final
 
-from gatehouse.gateways.admission.attempt import Check
-from gatehouse.gateways.admission.recent_logins import RecentLogins
+from gatehouse.gateways.admission.attempt import Check, RecentLogins
 from gatehouse.gateways.admission.throttle import WAITING_MAX, Throttle
 
 CHECKS_AT_ONCE: Final = 2            # threads that check: 19 MiB and a core each while they do

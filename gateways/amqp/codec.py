@@ -151,7 +151,7 @@ def plain_attributes(raw: bytes) -> int:
 HEAD_BYTES: Final = 1_024              # of a publish up to its body: a longer one is not remembered
 
 
-class Head:
+class Head:  # decision 902
     """The publish that was decoded last, up to its body: most publishers send the same with every message."""
 
     def __init__(self) -> None:

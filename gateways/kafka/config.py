@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gatehouse.gateways.connections.capacity import PER_ADDRESS
-from gatehouse.gateways.kafka.sasl import MECHANISMS
+from gatehouse.gateways.kafka.login import MECHANISMS
 
 
 @dataclass(frozen=True, slots=True)

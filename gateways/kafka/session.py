@@ -12,7 +12,7 @@ The rules it keeps:
 - A request that is long is read beside the loop and gone through in steps, some milliseconds in a turn; until then
   nothing more is dispatched.
 - A request that is no Kafka (lengths that lie, too large) ends the connection, as in Kafka; one that is not offered is
-  answered so that its client raises, or ends it (`unoffered.py`); ApiVersions of an unknown version is answered, so
+  answered so that its client raises, or ends it (`request.py`); ApiVersions of an unknown version is answered, so
   that the client can fall back.
 - Before a login, or where a client may come without one, nothing but ApiVersions and SASL is answered; while admission
   makes up its mind, nothing is dispatched. A client that is no longer who it was is closed at once.
@@ -26,8 +26,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from gatehouse.gateways.admission.admission import LoginsFull, NotAuthenticated
+from gatehouse.gateways.admission.attempt import Credentials
 from gatehouse.gateways.admission.audit import Author
-from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.principal import Principal
 from gatehouse.gateways.connections.flow import Silence, Timers
 from gatehouse.gateways.contract import Link, Services
@@ -36,11 +36,9 @@ from gatehouse.gateways.kafka.api.api_versions import API_VERSIONS, answer_unkno
 from gatehouse.gateways.kafka.api.sasl import RAW, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from gatehouse.gateways.kafka.codec import SMALLEST_REQUEST, Frame, Malformed, RequestReader, decode_header, skip_tags
 from gatehouse.gateways.kafka.config import KafkaConfig
-from gatehouse.gateways.kafka.fetch_sessions import FetchSessions
-from gatehouse.gateways.kafka.login import KafkaLogin
-from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.gateways.kafka.sasl import MAX_TOKEN_BYTES
-from gatehouse.gateways.kafka.unoffered import UNOFFERED, encode_unoffered
+from gatehouse.gateways.kafka.fetch_session import FetchSessions
+from gatehouse.gateways.kafka.login import MAX_TOKEN_BYTES, KafkaLogin
+from gatehouse.gateways.kafka.request import UNOFFERED, Api, Request, encode_unoffered
 from gatehouse.kernel.message import Stored
 
 if TYPE_CHECKING:

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.durable import DurableSession
     from gatehouse.gateways.mqtt.incoming import Incoming, Publish
     from gatehouse.gateways.mqtt.native_publishes import PublishReader
-    from gatehouse.gateways.mqtt.own_messages import OwnMessages
+    from gatehouse.gateways.mqtt.outgoing import OwnMessages
     from gatehouse.gateways.mqtt.transacting import Transacting
     from gatehouse.kernel.api import Message
 

@@ -12,20 +12,23 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from gatehouse.gateways.mqtt import mapping, properties, reasons
-from gatehouse.gateways.mqtt.codec import DOOR, Meaning, behind_id, end_of_properties, packet_id_of, publish_topic
-from gatehouse.gateways.mqtt.errors import (
-    InvalidDelivery,
-    InvalidPayload,
-    InvalidPublish,
-    ProtocolError,
-    ReservedTopic,
+from gatehouse.gateways.mqtt.codec import (
+    DOOR,
+    Meaning,
+    behind_id,
+    end_of_properties,
+    packet_id_of,
+    packet_size,
+    publish_topic,
 )
+from gatehouse.gateways.mqtt.errors import InvalidDelivery, InvalidPayload, InvalidPublish, ProtocolError, ReservedTopic
 from gatehouse.gateways.mqtt.properties import NONE, Packet, Properties, decode_properties
 from gatehouse.gateways.mqtt.publish_properties import stored_headers
 from gatehouse.gateways.mqtt.reading import variable
 from gatehouse.gateways.mqtt.recalling import is_recall_key
 from gatehouse.gateways.properties.envelope import Kind
 from gatehouse.gateways.properties.values import NUMBER, normalize
+from gatehouse.gateways.slowing import COUNTS, GOES, LAST
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import RETAIN, When
 
@@ -150,3 +153,22 @@ def _when(delay: str | None, at: str | None, key: str) -> When | None:
     if delay is None or NUMBER.fullmatch(delay) is None:
         return None
     return When(delay_ms=round(float(delay) * 1000), name=key)
+
+
+# What each packet is while its client is slowed down for a limit: see `gateways.slowing`. Pure.
+
+PUBLISH: Final = 3
+DISCONNECT: Final = 14
+
+
+def sort_packet(data: bytes, pos: int, *, packet_bytes_max: int) -> tuple[int, int, int]:
+    """(size, kind, stream) of the packet at a place. Messages of another QoS are another kind: what is answered
+    together can be refused together."""
+    try:
+        size = packet_size(data, pos, packet_bytes_max)
+    except ProtocolError:
+        return len(data) - pos, LAST, 0
+    sort = data[pos] >> 4
+    if sort == PUBLISH:
+        return size, COUNTS + (data[pos] >> 1 & 3), 0
+    return size, LAST if sort == DISCONNECT else GOES, 0

@@ -54,8 +54,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.clients import Clients
     from gatehouse.gateways.mqtt.config import MqttConfig
     from gatehouse.gateways.mqtt.durable import DurableSession
-    from gatehouse.gateways.mqtt.outgoing import Outgoing
-    from gatehouse.gateways.mqtt.own_messages import OwnMessages
+    from gatehouse.gateways.mqtt.outgoing import Outgoing, OwnMessages
     from gatehouse.gateways.mqtt.shares import Shares
     from gatehouse.gateways.mqtt.transacting import Transacting
     from gatehouse.gateways.switchboard import Delivery, HeardAddress

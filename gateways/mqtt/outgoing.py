@@ -3,6 +3,7 @@ topic aliases, and what the client has said of itself in CONNECT.
 """
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.mqtt import properties
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.clients import Clients
     from gatehouse.gateways.mqtt.subscriptions import Subscriptions
     from gatehouse.kernel.api import Message
+
 
 NO_TOPIC: Final = b"\0\0"
 NO_PROPERTIES: Final = b"\0"
@@ -99,3 +101,28 @@ class Outgoing:
         if shown is None:
             return None
         return with_length(shown + encode_property(properties.SUBSCRIPTION_ID, identifier) if identifier else shown)
+
+
+# What a client with a no-local filter has published itself, by offset, until it was delivered to others. Pure.
+
+REMEMBERED_MAX: Final = 131_072        # offsets; a flush is delivered before the next ones are answered
+
+
+class OwnMessages:  # decision 172
+    """Answers come before the deliveries of the same flush: so a delivery finds whether it is the client's own."""
+
+    def __init__(self) -> None:
+        self._offsets: set[tuple[int, int]] = set()
+        self._order: deque[tuple[int, int]] = deque()
+
+    def note(self, positions: list[tuple[int, int, int]]) -> None:
+        """These (partition id, offset, message id) are the client's own."""
+        for partition_id, offset, _ in positions:
+            self._offsets.add((partition_id, offset))
+            self._order.append((partition_id, offset))
+        while len(self._order) > REMEMBERED_MAX:
+            self._offsets.discard(self._order.popleft())
+
+    def holds(self, partition_id: int, offset: int) -> bool:
+        """Whether the client has published what stands there."""
+        return (partition_id, offset) in self._offsets

@@ -31,11 +31,10 @@ from gatehouse.kernel.assigned.assigned_values import (
 )
 from gatehouse.kernel.assigned.classic_group import Answer, ClassicGroup, GroupMember
 from gatehouse.kernel.assigned.consumer_group import ConsumerGroup
-from gatehouse.kernel.assigned.consumer_groups import ConsumerGroups, MayRead, OnBeaten
+from gatehouse.kernel.assigned.consumer_groups import ConsumerGroups, MayRead, OnBeaten, classic_of, consumers_of
 from gatehouse.kernel.assigned.consumer_protocol import PROTOCOL_TYPE, read_assignment
-from gatehouse.kernel.assigned.converting import classic_of, consumers_of
+from gatehouse.kernel.assigned.consumer_records import GroupNames, PutState
 from gatehouse.kernel.assigned.due import DueHeap
-from gatehouse.kernel.assigned.group_names import GroupNames, PutState
 from gatehouse.kernel.errors import (
     GroupFull,
     InconsistentProtocol,
@@ -47,7 +46,7 @@ from gatehouse.kernel.errors import (
 )
 from gatehouse.kernel.groups.definitions import Definitions, LiveGroups
 from gatehouse.kernel.groups.group_settings import GroupSettings, check_name, named_key, split_key
-from gatehouse.kernel.identity import Identity
+from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner, Stored
 from gatehouse.kernel.ports import Loop

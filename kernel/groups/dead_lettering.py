@@ -29,7 +29,7 @@ from gatehouse.kernel.groups.definitions import QueueDefinitions
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import DEAD_LETTER_PREFIX, Queue, QueueSettings
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy
-from gatehouse.kernel.identity import Identity
+from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.message import RETAIN, Headers, Leased, Message, Placement, Record
 from gatehouse.kernel.records.headers import EXPIRES_HEADER
 from gatehouse.kernel.records.record import encode_headers, read_headers

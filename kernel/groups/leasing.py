@@ -28,7 +28,7 @@ from gatehouse.kernel.groups.ordering import Ordering
 from gatehouse.kernel.groups.policy import Policy
 from gatehouse.kernel.groups.queues import Queues
 from gatehouse.kernel.groups.selecting import Selecting, Selectors
-from gatehouse.kernel.identity import Identity
+from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.ports import Loop

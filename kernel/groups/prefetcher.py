@@ -250,7 +250,7 @@ class Prefetcher:  # decision 142
         """Whether nothing of the cursor is known that its committed does not say."""
         return not (self.fetching or self.in_hand) and self.cursor.rests
 
-    def read_recent(self) -> None:
+    def read_recent(self) -> None:  # decision 901
         """Read what `take` lacks, where it is in memory: what has just come. Else there is `read`."""
         cursor = self.cursor
         if self.failed or self.fetching or self._front or self._at < len(self._ahead) or cursor.next >= self.end() \

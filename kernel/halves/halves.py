@@ -17,7 +17,7 @@ from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.halves.half_records import Half, HeldMessage, Row, decode_rows, half_key
 from gatehouse.kernel.halves.letters import Letters
 from gatehouse.kernel.halves.rows import Rows
-from gatehouse.kernel.identity import Identity
+from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Handle, Message, Owner, When
@@ -28,11 +28,10 @@ from gatehouse.kernel.scheduling.accepting import AT_ONCE, MAX_DELAY_MS, Due, fi
 from gatehouse.kernel.scheduling.schedule_records import Pending
 from gatehouse.kernel.scheduling.scheduling import Scheduling
 from gatehouse.kernel.state.clock import Clock
-from gatehouse.kernel.state.reading import StatePages, StateWalk
+from gatehouse.kernel.state.projection import StatePages, StateWalk
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.views import offset_record
-from gatehouse.kernel.write.appending import Adding, Appending
-from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.committer import Adding, Appending, Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame, Places, Submission
 
 Name = tuple[int, bytes]

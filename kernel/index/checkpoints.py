@@ -14,7 +14,7 @@ from functools import partial
 from typing import Final
 
 from gatehouse.kernel.backpressure import Backpressure
-from gatehouse.kernel.identity import Identity
+from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.index.index import Checkpoint, Index, Positions
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.log.disk_guard import DiskGuard

@@ -315,7 +315,7 @@ class Reader:
         return rows
 
     def _memtable_entries(self, partition_id: int, offset: int, max_bytes: int, max_records: int) -> list[Entry]:
-        """The same, as the store would have them."""
+        """The entries in memory from the offset on, within the limits, as the store would have them."""
         return [memtable_entry(memtable, number)
                 for memtable, number in self._rows(partition_id, offset, max_bytes, max_records)]
 

@@ -21,8 +21,7 @@ from gatehouse.kernel.groups.ordering import Ordering
 from gatehouse.kernel.groups.policy import EXPIRED as DIED_OF_AGE
 from gatehouse.kernel.groups.policy import OVERFLOW
 from gatehouse.kernel.groups.sharing import SHARE
-from gatehouse.kernel.journeys.looking import Journey, Looking
-from gatehouse.kernel.journeys.standing import IS_LEASED, QUEUE, SETTLED, WAITING, Standing
+from gatehouse.kernel.journeys.looking import IS_LEASED, QUEUE, SETTLED, WAITING, Journey, Looking, Standing
 from gatehouse.kernel.message import Leased, Record
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.records.headers import NEVER, expires_at

@@ -139,3 +139,15 @@ class Log(Protocol):
     def kept_end(self) -> int: ...
 
     def close(self) -> None: ...
+
+
+Place = tuple[int, int]
+"""A frame's position, and the end of the log behind it."""
+
+Written = Callable[["Place | None", "BaseException | None"], None]
+
+
+class FrameWriter(Protocol):
+    def write(self, head: bytes, body: bytes, sync: bool, done: Written) -> None:
+        """Append a frame, and `sync` it; then `done(place, None)`, or `done(None, error)` with LogFull or LogFailed, on
+        the kernel's thread. What the log's worker was given before is done before, what comes later after it."""

@@ -10,7 +10,7 @@
    fileno()             readable while something has ended that nobody has asked for; one write for a burst of it
 
    A frame's result is 0, or the errno of what failed: above zero for the write, below zero for the sync. What follows
-   from it is Python's to say (kernel/log/frame_writer.py), and so is where a frame goes. The layout of an envelope is
+   from it is Python's to say (kernel/log/segments.py), and so is where a frame goes. The layout of an envelope is
    that of kernel/log/segments.py. Linux only: eventfd. */
 
 #define PY_SSIZE_T_CLEAN

@@ -26,8 +26,7 @@ from gatehouse.kernel.receipts.waiting import AllAwaited, Awaited, decode, key_o
 from gatehouse.kernel.records.headers import CORRELATION, TRACEPARENT, Asked, asked_in, asking_among
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.state.state import Kind, StateTable
-from gatehouse.kernel.write.appending import QueueLimits
-from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.committer import Committer, QueueLimits
 from gatehouse.kernel.write.pending_frame import PendingFrame, Run, check
 
 KEPT_MS: Final = 7 * 24 * 3_600_000

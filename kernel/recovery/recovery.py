@@ -2,24 +2,192 @@
 
 Replay reads heads only and asks no clock and no configuration. An index that is missing is built anew from the first
 frame; it is checkpointed on the way, so that memory stays bounded. One that knows of more than the log holds is the
-witness of a lost end: it stays as it is, the log goes on behind what it knows of, and `kernel.recovery.leaving_out`
-writes to the log what only the index knows.
+witness of a lost end: it stays as it is, the log goes on behind what it knows of, and the frame that leaves
+ids out (below) writes to the log what only the index knows.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+import struct
+from collections.abc import Callable, Iterator
+from hashlib import blake2b
+from typing import Final, NamedTuple
 
-from gatehouse.kernel.ids import shard_of, shards_of
+from gatehouse.kernel.groups.group_settings import decode_queue
+from gatehouse.kernel.ids import Identity, check_shards, first_id, shard_of, shards_of
 from gatehouse.kernel.index.index import Checkpoint, Index, Positions
 from gatehouse.kernel.index.memtable import Memtables
-from gatehouse.kernel.log.frame import StateRecord, decode_head
+from gatehouse.kernel.log.frame import Entries, StateRecord, decode_head, encode_head
 from gatehouse.kernel.log.log import Damage, Frame, Log, is_kept
-from gatehouse.kernel.recovery.leaving_out import Loss
+from gatehouse.kernel.records.batch import HEADER_BYTES, MAX_BATCH_RECORDS
+from gatehouse.kernel.retention.retention import frame_of
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.state import Kind, StateTable
-from gatehouse.kernel.state.views import Views, partitions_of_watermarks
+from gatehouse.kernel.state.topics import Topics
+from gatehouse.kernel.state.views import (
+    Views,
+    decode_position,
+    encode_position,
+    epoch_key,
+    heads_record,
+    partitions_of_watermarks,
+)
 from gatehouse.kernel.state.watermarks import Watermarks
+
+# A log that was put back from a backup goes on behind everything that its hub may have given out since.
+#
+# The hub that the backup is of went on: it gave out message ids, numbered its starts, made topics and producer ids,
+# signed handles. None of that is in the copy, and none may be given out a second time. How far it got is not known; how
+# long it had is. So the first thing appended to the copy is a frame that leaves out more than any hub can use up in
+# that time:
+#
+#     message ids     ROOM_IDS, and IDS_PER_MS for each millisecond since the backup (4 million a second; every start of
+#                     a hub uses up a million of them, and a hub does not start four times a second)
+#     starts          ROOM_EPOCHS, and one for each second
+#     topics, partitions, producers
+#                     ROOM_COUNTERS, and COUNTERS_PER_MS
+#     the secret      a new one: a handle from before might name a lease of another message by now. It is refused as one
+#                     that this hub never gave, and its message comes again when its lease has run out
+#
+# Putting the same backup back a second time leaves out the more. The clocks of the two machines may differ by as much
+# as ROOM_IDS allow: 19 hours of ids at 4 million a second.
+
+ROOM_IDS: Final = 1 << 38
+IDS_PER_MS: Final = 1 << 12
+ROOM_EPOCHS: Final = 1 << 10
+ROOM_COUNTERS: Final = 1 << 24
+COUNTERS_PER_MS: Final = 1 << 7
+PAGE_PARTITIONS: Final = 256           # partition ids that share a page of watermarks: none is to hold old and new ones
+
+_COUNTERS = struct.Struct(">QQQ")
+_WATCHED: Final = (Kind.COUNTERS, Kind.EPOCH, Kind.HUB, Kind.SECRET, Kind.SHARD, Kind.TOPIC)
+
+
+class LogSummary(NamedTuple):
+    """What a log holds, as far as its heads say."""
+
+    hub: bytes
+    epoch: int
+    next_id: int
+    secret: bytes
+    counters: tuple[int, int, int]
+    topics: int
+    frames: int
+    last_ms: int               # when the newest frame was appended
+
+
+def look_through(log: Log, on_damage: Callable[[Damage], None]) -> LogSummary:
+    """Open a log and read all its heads. Raises what `Log.recover` raises."""
+    newest: dict[tuple[int, bytes], tuple[int, bytes | None]] = {}
+    next_id, frames, last_ms = 1, 0, 0
+    for frame in log.recover(0, 0, on_damage):
+        head = decode_head(frame.head)
+        frames += 1
+        if not frame.is_kept:
+            next_id = max(next_id, head.first_id + head.id_count)
+            last_ms = max(last_ms, head.append_ms)
+        for record in head.state:
+            if record.kind in _WATCHED:
+                name, order = (record.kind, record.key), record.order or frame.position
+                if name not in newest or newest[name][0] <= order:
+                    newest[name] = (order, record.value)
+
+    def value(kind: Kind) -> bytes:
+        return newest.get((kind, b""), (0, None))[1] or b""
+
+    lowest = first_id(int.from_bytes(value(Kind.SHARD), "big")) + 1
+    counters = value(Kind.COUNTERS) or _COUNTERS.pack(lowest, lowest, lowest)
+    return LogSummary(
+        hub=value(Kind.HUB), epoch=int.from_bytes(value(Kind.EPOCH), "big"), next_id=next_id,
+        secret=value(Kind.SECRET), counters=_COUNTERS.unpack(counters),
+        topics=sum(kind == Kind.TOPIC and held is not None for (kind, _), (_, held) in newest.items()),
+        frames=frames, last_ms=last_ms)
+
+
+def resume(log: Log, contents: LogSummary, taken_ms: int, now_ms: int, secret: bytes) -> LogSummary:  # decision 109
+    """Append the frame that leaves out what may have been given out since `taken_ms`; returns what holds from here on.
+
+    `contents` is what `look_through` gave of this log. Raises LogFull, LogFailed.
+    """
+    passed_ms = max(0, now_ms - taken_ms)
+    counters = counters_behind(contents.counters, ROOM_COUNTERS + passed_ms * COUNTERS_PER_MS)
+    after = contents._replace(
+        epoch=contents.epoch + ROOM_EPOCHS + passed_ms // 1000, secret=secret, frames=contents.frames + 1,
+        last_ms=max(contents.last_ms, now_ms),
+        next_id=contents.next_id + ROOM_IDS + passed_ms * IDS_PER_MS,
+        counters=counters)
+    assert after.next_id > contents.next_id and after.epoch > contents.epoch, "what was given is left behind"
+    records = [StateRecord(Kind.EPOCH, b"", after.epoch.to_bytes(4, "big")), StateRecord(Kind.SECRET, b"", secret),
+               counters_record(after.counters)]
+    log.append(encode_head(after.epoch, after.last_ms, after.next_id, 0, Entries(), records), b"")
+    log.sync()
+    return after
+
+
+def counters_behind(counters: tuple[int, int, int], room: int) -> tuple[int, int, int]:
+    """Counters (the next ids of topics, partitions and producers) that leave out so many of each."""
+    assert room > 0, "nothing would be left out"
+    topic_id, partition_id, producer_id = counters
+    return topic_id + room, -(-(partition_id + room) // PAGE_PARTITIONS) * PAGE_PARTITIONS, producer_id + room
+
+
+def counters_record(counters: tuple[int, int, int]) -> StateRecord:
+    return StateRecord(Kind.COUNTERS, b"", _COUNTERS.pack(*counters))
+
+
+def lineage_of(secret: bytes) -> str:
+    """Names one course of a hub's history: another one after each time that it was put back. Tells nothing of the
+    secret."""
+    return blake2b(secret, digest_size=8, person=b"lineage").hexdigest()
+
+
+# Going on behind what is lost: what may have been given out is never given out again.
+#
+# Frames that cannot be read gave out offsets, message ids, ids of topics, partitions and producers, and one of them may
+# have begun an epoch. How much is not known; how many bytes they had is. So the first frames of the new epoch
+# leave out more than fits into those bytes:
+#
+#     offsets     every partition of which no later frame says how far it got goes on RECORDS_PER_BYTE times the lost
+#                 bytes later, MIN_OFFSETS at least where the end is lost
+#     the rest    as behind a backup that was put back (see `resume`)
+#
+# Where the end is lost the index knows more than the log: state whose frame is gone is written to the log again, since
+# that alone counts when the index is built anew. A crash in between repeats all of this: it leaves out the more.
+
+RECORDS_PER_BYTE: Final = MAX_BATCH_RECORDS // HEADER_BYTES + 1      # no batch is shorter than its header
+MIN_OFFSETS: Final = 1 << 20       # behind a lost end: how much the index did not know of yet cannot be said
+
+
+class Loss(NamedTuple):
+    """Frames that a start could not read."""
+
+    lost_bytes: int
+    mentioned: set[int]            # partitions of which later frames say how far they got
+
+
+def left_out(loss: Loss, *, log: Log, index: Index, topics: Topics, watermarks: Watermarks, state: StateTable
+             ) -> Iterator[StateRecord]:  # decision 118
+    """The records that leave out what may have been given out, and then state that only the index has."""
+    end_is_lost = index.is_marked_lost()
+    yield counters_record(counters_behind((topics.next_id, topics.next_partition_id, topics.next_producer_id),
+                                          ROOM_COUNTERS))
+    by = max(loss.lost_bytes * RECORDS_PER_BYTE, MIN_OFFSETS if end_is_lost else 0)
+    for number, page in watermarks.pages_leaping(_partitions(topics, watermarks, state) - loss.mentioned, by).items():
+        yield heads_record(number, page)
+    if end_is_lost:
+        segments = [*log.segments(), *log.kept_segments()]
+        for record in index.homeless(segments):
+            if record.kind not in (Kind.COUNTERS, Kind.WATERMARKS, Kind.EPOCH):
+                yield record
+
+
+def _partitions(topics: Topics, watermarks: Watermarks, state: StateTable) -> set[int]:
+    """All partitions there are."""
+    partition_ids = {partition_id for topic in topics.all() for partition_id in topic.partition_ids()}
+    partition_ids.update(watermarks.used())
+    for key, value in state.scan(Kind.QUEUE):
+        partition_ids.update(decode_queue(key, value).partition_ids())
+    return partition_ids
+
 
 LOADED: tuple[Kind, ...] = (Kind.COUNTERS, Kind.EPOCH, Kind.TOPIC, Kind.WATERMARKS, Kind.OFFSET)
 """Kinds of state that are in memory whole; the others are read when they are needed."""
@@ -169,3 +337,85 @@ class Recovery:
             [*self._log.segments(), *self._log.kept_segments()])
         self._memtables.begin(memtable.end)
         self._state.begin()
+
+
+# The first frames of an epoch: its number, what the hub was given once, and what is left out behind lost frames.
+
+ID_STEP: Final = 1 << 20  # decision 8
+"""Message ids begin anew at a multiple of this at every start: none that was ever told is given again."""
+
+ID_STEPS: Final = 2
+"""So many multiples on: the last frame of a run may be lost, and have told ids across one. No frame has so many."""
+
+
+class Beginning:
+    """Writes them, behind what recovery has found."""
+
+    def __init__(self, *, log: Log, index: Index, memtables: Memtables, topics: Topics, watermarks: Watermarks,
+                 state: StateTable, views: Views, clock: Clock, identity: Identity) -> None:
+        self._log = log
+        self._index = index
+        self._memtables = memtables
+        self._topics = topics
+        self._watermarks = watermarks
+        self._state = state
+        self._views = views
+        self._clock = clock
+        self._identity = identity
+
+    def begin(self, recovered: Recovered) -> None:
+        """Write down that a new epoch begins; the identity knows of it. Raises LogFailed, LogFull, ForeignShard."""
+        identity, loss = self._identity, recovered.loss
+        epoch = self._views.epoch + (ROOM_EPOCHS if loss is not None else 1)
+        records = [StateRecord(Kind.EPOCH, b"", epoch.to_bytes(4, "big")), self._clock.begun(), *recovered.deleted]
+        records += self._begun(epoch)
+        is_new = self._state.get(Kind.HUB, b"") is None
+        hub = self._given_once(Kind.HUB, identity.hub, records)
+        secret = self._given_once(Kind.SECRET, identity.secret, records)
+        new_shard = identity.shard if is_new else 0      # a log from before ids said so is that of shard 0
+        shard = int.from_bytes(self._given_once(Kind.SHARD, new_shard.to_bytes(2, "big"), records), "big")
+        self._topics.begin(shard)
+        check_shards(recovered.shards | self._topics.shards() | self._watermarks.shards(), shard)
+        next_id = max(recovered.next_id, first_id(shard)) + (ROOM_IDS if loss is not None else 0)
+        identity.begin(hub=hub, secret=secret, shard=shard, epoch=epoch,
+                       first_id=(next_id // ID_STEP + ID_STEPS) * ID_STEP)
+        self._record(records)
+        if loss is not None:
+            self._leave_out(loss)
+        self._log.sync()
+        if loss is not None:
+            self._index.forget_lost()
+
+    # decision 179
+    def _begun(self, epoch: int) -> list[StateRecord]:
+        """Where in the log this epoch begins. What the log has nothing of any more is forgotten."""
+        first = self._log.segments()[0].base if self._log.segments() else 0
+        positions = {key: decode_position(value) for key, value in self._state.scan(Kind.BEGUN)}
+        older = sorted(key for key, position in positions.items() if position < first)
+        return [*[StateRecord(Kind.BEGUN, key, None) for key in older[:-1]],
+                StateRecord(Kind.BEGUN, epoch_key(epoch), encode_position(self._log.end()))]
+
+    def _given_once(self, kind: Kind, new: bytes, records: list[StateRecord]) -> bytes:
+        """What the log says, or what it says from this frame on."""
+        stored = self._state.get(kind, b"")
+        if stored is None:
+            records.append(StateRecord(kind, b"", new))
+            return new
+        return stored
+
+    def _leave_out(self, loss: Loss) -> None:
+        """Go on behind what the lost frames may have given out."""
+        records = left_out(loss, log=self._log, index=self._index, topics=self._topics, watermarks=self._watermarks,
+                           state=self._state)
+        while chosen := frame_of(records)[0]:
+            self._record(chosen)
+            for record in chosen:
+                if record.kind in (Kind.COUNTERS, Kind.WATERMARKS):       # memory knows the others from the index
+                    self._views.apply(record)
+
+    def _record(self, records: list[StateRecord]) -> None:
+        identity = self._identity
+        head = encode_head(identity.epoch, self._clock.append_ms, identity.first_id, 0, Entries(), records)
+        position = self._log.append(head, b"")
+        self._memtables.absorb(position, self._log.end(), 0, b"", Entries())
+        self._state.absorb(position, records)

@@ -25,7 +25,7 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.errors import Stopping
-from gatehouse.kernel.identity import Identity
+from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.index.checkpoints import Checkpoints
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.memtable import Memtables

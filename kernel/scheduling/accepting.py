@@ -16,8 +16,7 @@ from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.scheduling.book import Book
 from gatehouse.kernel.scheduling.schedule import parse_schedule
 from gatehouse.kernel.scheduling.schedule_records import Pending, name_of
-from gatehouse.kernel.write.appending import KEPT_FULL, Appending
-from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.committer import KEPT_FULL, Appending, Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame, Run, check
 from gatehouse.kernel.write.pending_frame import Places as RunPlaces
 

@@ -22,8 +22,7 @@ from gatehouse.kernel.scheduling.sweeping import Sweeping
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.state import StateTable
 from gatehouse.kernel.state.topics import Topics
-from gatehouse.kernel.write.appending import Appending
-from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.committer import Appending, Committer
 
 
 class Scheduling:

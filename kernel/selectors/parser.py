@@ -23,17 +23,8 @@ from collections.abc import Callable
 from typing import Final
 
 from gatehouse.kernel.errors import InvalidSelector
-from gatehouse.kernel.selectors.kinds import (
-    A_NUMBER,
-    condition_node,
-    kind_of,
-    name_node,
-    number_node,
-    shown,
-    value_node,
-)
-from gatehouse.kernel.selectors.like import parse_like
 from gatehouse.kernel.selectors.nodes import (
+    A_NUMBER,
     Absent,
     AllOf,
     AnyOf,
@@ -48,9 +39,26 @@ from gatehouse.kernel.selectors.nodes import (
     Node,
     Not,
     Value,
+    condition_node,
+    kind_of,
+    name_node,
+    number_node,
+    parse_like,
+    shown,
+    value_node,
 )
-from gatehouse.kernel.selectors.numerals import MAX_NUMERAL_CHARS, number_of
-from gatehouse.kernel.selectors.tokens import END, NAME, NUMBER, QUOTED, TEXT, WORD, Token, tokens_of
+from gatehouse.kernel.selectors.tokens import (
+    END,
+    MAX_NUMERAL_CHARS,
+    NAME,
+    NUMBER,
+    QUOTED,
+    TEXT,
+    WORD,
+    Token,
+    number_of,
+    tokens_of,
+)
 
 MAX_DEPTH: Final = 32
 """How deep brackets, NOT and signs may stand in each other."""

@@ -14,16 +14,17 @@ from gatehouse.kernel.sessions.session import OF_FLIGHT, OF_RECEIVED, OF_SESSION
 from gatehouse.kernel.sessions.session_records import (
     DROPPED,
     SessionRecord,
+    Terms,
     encode_flight,
     encode_received,
     encode_session,
     encode_stints,
+    encode_terms,
     named_key,
     partition_key,
     split_named,
     subscription_key,
 )
-from gatehouse.kernel.sessions.terms import Terms, encode_terms
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.views import offset_record
 from gatehouse.kernel.state.watermarks import Watermarks

@@ -31,15 +31,17 @@ from gatehouse.kernel.selectors.selector import Selector, parse_selector
 from gatehouse.kernel.sessions.attached import Attached
 from gatehouse.kernel.sessions.entrusted import Entrusting, GroupOf
 from gatehouse.kernel.sessions.keeper import Keeper, Named
-from gatehouse.kernel.sessions.session import CONNECTED, OF_FLIGHT, OF_SESSION, OF_TERMS, Session, waits_for
+from gatehouse.kernel.sessions.session import CONNECTED, OF_FLIGHT, OF_SESSION, OF_TERMS, Session, Weight, waits_for
 from gatehouse.kernel.sessions.session_records import (
     DROPPED,
     SessionRecord,
     Stint,
+    Terms,
     decode_flight,
     decode_received,
     decode_session,
     decode_stints,
+    decode_terms,
     filter_of,
     named_key,
     partition_key,
@@ -48,8 +50,6 @@ from gatehouse.kernel.sessions.session_records import (
 )
 from gatehouse.kernel.sessions.session_values import NEVER, Owed, SessionDescription, SessionListener, Subscribed, Will
 from gatehouse.kernel.sessions.shared import SharedFilters
-from gatehouse.kernel.sessions.terms import Terms, decode_terms
-from gatehouse.kernel.sessions.weight import Weight
 from gatehouse.kernel.sessions.wills import Wills
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.slices import Slices

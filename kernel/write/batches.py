@@ -29,8 +29,7 @@ from gatehouse.kernel.records.batch import (
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.records.validation import Divert, Validated
 from gatehouse.kernel.state.topics import Topic, Topics
-from gatehouse.kernel.write.appending import UNFOLLOWED, Appending, ReceiptKeeper
-from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.committer import UNFOLLOWED, Appending, Committer, ReceiptKeeper
 from gatehouse.kernel.write.idempotency import Idempotency, fingerprint_batches
 from gatehouse.kernel.write.pending_frame import PendingFrame, Run, Submission
 from gatehouse.kernel.write.pending_frame import Places as RunPlaces

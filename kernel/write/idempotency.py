@@ -22,7 +22,7 @@ import sys
 from array import array
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.kernel.errors import IdempotencyConflict
 from gatehouse.kernel.log.frame import StateRecord
@@ -31,8 +31,10 @@ from gatehouse.kernel.records.batch import HEADER_BYTES
 from gatehouse.kernel.records.headers import EXPIRES_HEADER
 from gatehouse.kernel.records.record import encode_headers, read_headers
 from gatehouse.kernel.state.state import Kind
-from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame, Places, Repeatable, Submission
+
+if TYPE_CHECKING:
+    from gatehouse.kernel.write.committer import Committer
 
 _VERSION: Final = 3
 _HEAD = struct.Struct(">B16sQQII")

@@ -6,7 +6,7 @@ import time
 
 from gatehouse.drills import HOLDER, HubDrills
 from gatehouse.kernel.world import FakeLoop, FakeWorker
-from gatehouse.memory_budget import MemoryBudget
+from gatehouse.memory import MemoryBudget
 
 
 def test_the_disk_is_held_on_the_thread_of_the_log_and_one_drill_runs_at_a_time() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from gatehouse.gateways.kit import FakeHub
 from gatehouse.kernel.shedding import Rung
-from gatehouse.memory_budget import SEEN_MOST, MemoryBudget, default_bytes
+from gatehouse.memory import SEEN_MOST, MemoryBudget, default_bytes
 from gatehouse.metrics import METRICS
 from gatehouse.overload import Overload
 

@@ -14,7 +14,7 @@ from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.clock import Ages
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import TopicSettings
-from gatehouse.kernel.write.producer_expiry import LOOK_MS
+from gatehouse.kernel.write.producers import LOOK_MS
 from tests.kernel.batches import batch_of
 from tests.kernel.groups.test_groups import handles, pop
 from tests.kernel.scheduling.rig import NOW_MS, ScheduleRig

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from kafka.protocol.metadata import MetadataRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from gatehouse.gateways.kafka.sasl import MECHANISMS, SaslFault, read_bearer, read_plain
+from gatehouse.gateways.kafka.login import MECHANISMS, SaslFault, read_bearer, read_plain
 from tests.gateways.accounts import KnownUsers
 from tests.gateways.amqp.fakes import Hub
 from tests.gateways.kafka.fakes import Peer

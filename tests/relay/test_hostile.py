@@ -12,8 +12,7 @@ from gatehouse.relay import frames
 from gatehouse.relay.errors import BadInvitation, UnknownLink
 from gatehouse.relay.frames import Bounced, Carry, Hello, Presence, Proof, Refused
 from gatehouse.relay.invitations import decode_invitation, encode_invitation
-from gatehouse.relay.letters import Batches, Positions, Section, StoredUntil
-from gatehouse.relay.positions import Arrived, Origin, arrived_record
+from gatehouse.relay.letters import Arrived, Batches, Origin, Positions, Section, StoredUntil, arrived_record
 from gatehouse.relay.sealing import Identity
 from gatehouse.relay.settings import LinkSettings
 from tests.relay.network import NAME, Network, TestHub, carried

@@ -6,9 +6,8 @@ import random
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.journeys.journey_settings import JourneySettings
-from gatehouse.kernel.journeys.looking import Journey
+from gatehouse.kernel.journeys.looking import LINK, READY, SETTLED, Journey
 from gatehouse.kernel.journeys.origins import Came
-from gatehouse.kernel.journeys.standing import LINK, READY, SETTLED
 from gatehouse.kernel.message import RELAY
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.relay.settings import LinkSettings

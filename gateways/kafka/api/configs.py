@@ -1,8 +1,8 @@
 """DescribeConfigs 1 to 4, AlterConfigs 0 to 2, IncrementalAlterConfigs 0 to 1, ListConfigResources 0 to 1.
 
-Topics have settings that clients change (`topic_configs.py`), and so have groups (`group_configs.py`); the one broker
-has those of the hub's configuration file (`broker_configs.py`), which are shown and not changed here. `KINDS` says who
-answers for which kind of resource.
+Topics and groups have settings that clients change; the one broker has those of the hub's configuration file, which
+are shown and not changed here (`gateways/kafka/configs.py` has all three). `KINDS` says who answers for which kind of
+resource.
 """
 from __future__ import annotations
 
@@ -26,8 +26,21 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api.membership import require_group
 from gatehouse.gateways.kafka.api.metadata import NODE_ID
 from gatehouse.gateways.kafka.api.parts import REFUSALS, AskedPart, AskedParts, refuse
-from gatehouse.gateways.kafka.broker_configs import broker_configs
 from gatehouse.gateways.kafka.cold import Row
+from gatehouse.gateways.kafka.configs import (
+    GROUP_CONFIGS,
+    INT,
+    LIST,
+    TOPIC_CONFIGS,
+    GroupConfigs,
+    broker_configs,
+    checked,
+    checked_of_group,
+    configs_of,
+    default_of,
+    default_of_group,
+    settings_of,
+)
 from gatehouse.gateways.kafka.error_codes import (
     CLUSTER_AUTHORIZATION_FAILED,
     INVALID_CONFIG,
@@ -35,24 +48,8 @@ from gatehouse.gateways.kafka.error_codes import (
     NONE,
     TOPIC_AUTHORIZATION_FAILED,
 )
-from gatehouse.gateways.kafka.group_configs import (
-    GROUP_CONFIGS,
-    GroupConfigs,
-    checked_of_group,
-    default_of_group,
-)
 from gatehouse.gateways.kafka.mapping import Refused
-from gatehouse.gateways.kafka.remembered import RememberedConfigs
-from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.gateways.kafka.topic_configs import (
-    INT,
-    LIST,
-    TOPIC_CONFIGS,
-    checked,
-    configs_of,
-    default_of,
-    settings_of,
-)
+from gatehouse.gateways.kafka.request import Api, RememberedConfigs, Request
 from gatehouse.gateways.kafka.topics import find_topic
 from gatehouse.kernel.errors import UnknownTopic
 from gatehouse.kernel.groups.group_settings import check_name

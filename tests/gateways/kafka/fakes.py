@@ -26,7 +26,7 @@ from gatehouse.kernel.errors import (
 )
 from gatehouse.kernel.groups.definitions import LiveGroups
 from gatehouse.kernel.groups.group_settings import ASSIGNED, GroupSettings, check_name, named_key
-from gatehouse.kernel.identity import Identity
+from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Fetched, FirstLevel, KnownProducer, Owner, Piece, Placement, Stored
 from gatehouse.kernel.port import Port

@@ -13,8 +13,7 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api.fetch import FETCH
 from gatehouse.gateways.kafka.fetch_codec import FetchTopic
 from gatehouse.gateways.kafka.fetch_columns import MOST_READ, Columns
-from gatehouse.gateways.kafka.fetch_session import FetchSession
-from gatehouse.gateways.kafka.fetch_sessions import MAX_OF_CONNECTION, SAFE_MS, FetchSessions
+from gatehouse.gateways.kafka.fetch_session import MAX_OF_CONNECTION, SAFE_MS, FetchSession, FetchSessions
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import EPOCH, Peer
 from tests.gateways.kafka.judge import decoded, fetch, framed, id_of

@@ -13,7 +13,7 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from gatehouse.gateways.kafka.sasl import MAX_TOKEN_BYTES, MECHANISMS, SaslFault, read_bearer, read_plain
+from gatehouse.gateways.kafka.login import MAX_TOKEN_BYTES, MECHANISMS, SaslFault, read_bearer, read_plain
 from tests.gateways.accounts import KnownUsers
 from tests.gateways.kafka.fakes import NOW_MS, Peer
 from tests.gateways.kafka.judge import decoded, framed

@@ -7,8 +7,8 @@ import pytest
 
 from gatehouse.kernel.errors import InvalidSelector
 from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.sessions.session_records import Terms, decode_terms, encode_terms
 from gatehouse.kernel.sessions.session_values import Subscribed
-from gatehouse.kernel.sessions.terms import Terms, decode_terms, encode_terms
 from gatehouse.kernel.state.state import Kind
 from tests.kernel.rig import Rig
 from tests.kernel.sessions.client import Client, publish

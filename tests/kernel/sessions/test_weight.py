@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatehouse.kernel.sessions.weight import PIECES, Weight
+from gatehouse.kernel.sessions.session import PIECES, Weight
 
 LIMIT = 640
 
