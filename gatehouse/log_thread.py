@@ -72,7 +72,8 @@ class LogThread:
                 done(result, error)
             except Exception as fault:
                 self._loop.aio.call_exception_handler({"message": "a completion failed", "exception": fault})
-        self._loop.turns.note(time.monotonic() - began_s)
+        now_s = time.monotonic()
+        self._loop.turns.note(now_s - began_s, now_s)
 
 
 LogWorker = ThreadWorker | LogThread

@@ -52,22 +52,24 @@ class Longest:
         self._this_window_s = 0.0
         self._last_window_s = 0.0
 
-    def note(self, took_s: float) -> None:
-        self._turn_window()
-        self._this_window_s = max(self._this_window_s, took_s)
-        self.worst_s = max(self.worst_s, took_s)
+    def note(self, took_s: float, now_s: float) -> None:
+        """So long was taken until now."""
+        if now_s >= self._window_end_s:
+            self._turn_window(now_s)
+        if took_s > self._this_window_s:
+            self._this_window_s = took_s
+            self.worst_s = max(self.worst_s, took_s)
         self.long += took_s > LONG_S
 
     @property
     def recent_s(self) -> float:
         """The longest time, in seconds, of the last one to two minutes."""
-        self._turn_window()
+        now_s = time.monotonic()
+        if now_s >= self._window_end_s:
+            self._turn_window(now_s)
         return max(self._this_window_s, self._last_window_s)
 
-    def _turn_window(self) -> None:
-        now_s = time.monotonic()
-        if now_s < self._window_end_s:
-            return
+    def _turn_window(self, now_s: float) -> None:
         over = now_s >= self._window_end_s + WINDOW_S        # nothing was noted for a whole window
         self._last_window_s, self._this_window_s = 0.0 if over else self._this_window_s, 0.0
         self._window_end_s = now_s + WINDOW_S
@@ -114,7 +116,8 @@ class Completions:
                 done(result, error)
             except Exception as fault:
                 self._aio.call_exception_handler({"message": "a completion failed", "exception": fault})
-        self._turns.note(time.monotonic() - began_s)
+        now_s = time.monotonic()
+        self._turns.note(now_s - began_s, now_s)
 
 
 class ThreadWorker:
@@ -207,7 +210,7 @@ class Stall:
         self._handle = self._aio.call_later(STALL_TICK_S, self._tick)
 
     def _tick(self) -> None:
-        self._longest.note(max(self._aio.time() - self._due_s, 0.0))
+        self._longest.note(max(self._aio.time() - self._due_s, 0.0), time.monotonic())
         self._arm()
 
 
@@ -316,7 +319,8 @@ class HubLoop:
         try:
             callback()
         finally:
-            self.turns.note(time.monotonic() - began_s)
+            now_s = time.monotonic()
+            self.turns.note(now_s - began_s, now_s)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         # Both loops run what is added while callbacks run in their next turn, after this turn's I/O has been handled.

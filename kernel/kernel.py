@@ -67,6 +67,7 @@ from gatehouse.kernel.message import (
     Placement,
     ReadStamp,
     Record,
+    Speaker,
     Subscriber,
     When,
     Written,
@@ -74,7 +75,6 @@ from gatehouse.kernel.message import (
 from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Notices, Worker
 from gatehouse.kernel.receipts.receipts import Receipts
-from gatehouse.kernel.recorder import Speaker
 from gatehouse.kernel.records.headers import expires_at
 from gatehouse.kernel.records.record import give_public
 from gatehouse.kernel.records.unreadable import Unreadable
@@ -764,10 +764,6 @@ class Kernel:  # decision 138
     def wall_of(self, hub_ms: int) -> int:
         """What the wall clock said at a hub time, or will say if it is not stepped before; for what is shown."""
         return self._clock.wall_of(hub_ms)
-
-    def gather(self, enter: Callable[[], None], waiting: Callable[[], int]) -> None:
-        """See `Committer.gather`."""
-        self.committer.gather(enter, waiting)
 
     def port(self, door: DoorSide, transactions: HalfHolder | None = None) -> Port:
         """A port of a door's own; see `api.KernelPort`."""

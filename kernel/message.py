@@ -9,6 +9,7 @@
 """
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -115,6 +116,35 @@ NOBODY: Final = Origin()
 MANY: Final = Origin(traces=True)
 SEVERAL: Final = Origin()
 """Several, of whom some may have that right, and of whom none has it; who they are is said in turn."""
+
+
+class Speaker:
+    """Who tells the kernel what it is told now: said before each call by those who know, read where it is recorded."""
+
+    __slots__ = ("origin", "stops", "origins")
+
+    def __init__(self) -> None:
+        self.origin: Origin = NOBODY
+        self.stops: list[int] = []
+        self.origins: list[Origin] = []
+
+    def speaks(self, origin: Origin) -> None:
+        """What is told from here on comes from there."""
+        self.origin = origin
+        self.stops = []
+
+    def speak_in_turn(self, stops: list[int], origins: list[Origin], traces: bool = True) -> None:
+        """Of the messages that are told next, those before each of these indices come from there; `traces`: some of
+        them may have the right to have messages followed."""
+        self.origin, self.stops, self.origins = MANY if traces else SEVERAL, stops, origins
+
+    def origin_of(self, at: int) -> Origin:
+        """Where the message at this index of a call comes from."""
+        return self.origins[bisect_right(self.stops, at)] if self.stops else self.origin
+
+    def turns(self, count: int) -> list[tuple[int, Origin]]:
+        """Who sends the messages of a call before each of these indices, from the turn before on; there are `count`."""
+        return list(zip(self.stops, self.origins, strict=True)) if self.stops else [(count, self.origin)]
 
 
 class When(NamedTuple):

@@ -44,7 +44,7 @@ UNKNOWN: Final = "the place was given to somebody else, or under other rights"
 
 Append = Callable[["list[Message]", "Owner | None", object, bool, "dict[int, Placement]",
                    "Judge | None"], None]
-"""`write.appending.Appending.append`."""
+"""`write.committer.Appending.append`."""
 
 
 class HalfHolder(Protocol):
@@ -267,7 +267,7 @@ class Port:
         self._append(messages, self if number else None, number, positions, placements, judge)
 
     def gather(self, enter: Callable[[], None], waiting: Callable[[], int]) -> None:
-        self._kernel.gather(enter, waiting)
+        self._kernel.committer.gather(enter, waiting)
 
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:

@@ -1,15 +1,14 @@
-"""What the kernel tells of messages as they go their way, and who speaks to it; `kernel.journeys` writes it down.
+"""What the kernel tells of messages as they go their way; `kernel.journeys` writes it down.
 
 Whoever has something to tell is handed a `Recorder` by its constructor, or None where no journeys are recorded. What is
 told is about whole batches, and a recorder answers at once: nothing waits for it, and it refuses nothing.
 """
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from gatehouse.kernel.message import MANY, NOBODY, SEVERAL, Leased, Message, Origin, Placement, Record
+from gatehouse.kernel.message import Leased, Message, Origin, Placement, Record
 
 # What stands above this file, and is passed on as it is: `groups.cursor.Cursor`, `groups.group.LeasedGroup`,
 # `write.pending_frame.PendingFrame` and its runs, `records.validation.Validated`.
@@ -18,35 +17,6 @@ LeasedGroup = Any
 PendingFrame = Any
 Run = Any
 Validated = Any
-
-
-class Speaker:
-    """Who tells the kernel what it is told now: said before each call by those who know, read where it is recorded."""
-
-    __slots__ = ("origin", "stops", "origins")
-
-    def __init__(self) -> None:
-        self.origin: Origin = NOBODY
-        self.stops: list[int] = []
-        self.origins: list[Origin] = []
-
-    def speaks(self, origin: Origin) -> None:
-        """What is told from here on comes from there."""
-        self.origin = origin
-        self.stops = []
-
-    def speak_in_turn(self, stops: list[int], origins: list[Origin], traces: bool = True) -> None:
-        """Of the messages that are told next, those before each of these indices come from there; `traces`: some of
-        them may have the right to have messages followed."""
-        self.origin, self.stops, self.origins = MANY if traces else SEVERAL, stops, origins
-
-    def origin_of(self, at: int) -> Origin:
-        """Where the message at this index of a call comes from."""
-        return self.origins[bisect_right(self.stops, at)] if self.stops else self.origin
-
-    def turns(self, count: int) -> list[tuple[int, Origin]]:
-        """Who sends the messages of a call before each of these indices, from the turn before on; there are `count`."""
-        return list(zip(self.stops, self.origins, strict=True)) if self.stops else [(count, self.origin)]
 
 
 @runtime_checkable

@@ -62,7 +62,7 @@ class Slices:  # decision 122
             self._on_error(error)
         done, self._work, self._done = self._done, None, _nothing
         done()
-        return now_ms() < until_ms or self._work is None
+        return now_ms() < until_ms or not self.busy        # `done` may have begun more
 
 
 def _nothing() -> None:

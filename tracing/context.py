@@ -69,7 +69,8 @@ def hex_of(header: bytes) -> str:
 def traceparent_in(said: bytes) -> bytes:
     """The first `traceparent` of a message, in its encoded headers or a whole packet; b"" where there is none. For what
     was refused before it was read, and for lines of the log."""
-    match = WITHIN.search(said) if HEADER in said else None
+    # not `HEADER in said`: Python first takes the left side for a number, and formats an error that it drops
+    match = WITHIN.search(said) if said.find(HEADER) >= 0 else None
     return match[1] if match is not None and read(match[1]) is not None else b""
 
 

@@ -148,22 +148,40 @@ def plain_attributes(raw: bytes) -> int:
     return attributes if at == end else -1
 
 
+HEAD_BYTES: Final = 1_024              # of a publish up to its body: a longer one is not remembered
+
+
+class Head:  # decision 355
+    """The publish that was decoded last, up to its body: most publishers send the same with every message."""
+
+    def __init__(self) -> None:
+        self.data: bytes = b""         # empty: there is none
+        self.body_size: int = 0
+        self.attributes: int = 0
+        self.headers: bytes = b""
+        self.place: int = 0
+
+    def forget(self) -> None:
+        """Its place may be another now."""
+        self.data = b""
+
+
 def decode_publishes(data: bytes, pos: int, channel: bytes, body_max: int, routes: dict[bytes, tuple[int, bool]],
-                     messages: list[Message]) -> tuple[int, int, int]:
+                     last: Head, messages: list[Message]) -> tuple[int, int, int]:
     """Decode every whole, plain publish of one channel from `pos` on into `messages`.
 
     `channel`: its number in two bytes; `body_max`: the largest body of one frame; `routes`: place, and whether that is
-    a queue alone, by the payload of the method. Returns (position behind the last
+    a queue alone, by the payload of the method; `last`: of the same routes. Returns (position behind the last
     decoded publish, why it stopped, bytes needed from there on or 0 where not known). Never raises: whatever is not
     plain is left to be read frame by frame.
     """
     end = len(data)
-    head = b""                         # the publish before, up to its body
-    head_size = 0
-    body_size = 0
-    attributes = 0
-    headers = b""
-    place = 0
+    head = last.data
+    head_size = len(head)
+    body_size = last.body_size
+    attributes = last.attributes
+    headers = last.headers
+    place = last.place
     while pos < end:
         if head_size == 0 or data[pos:pos + head_size] != head:
             head_size = 0
@@ -206,6 +224,9 @@ def decode_publishes(data: bytes, pos: int, channel: bytes, body_max: int, route
             headers = stored_headers(payload[6:len(payload) - 1], raw)
             head = data[pos:at + 8]
             head_size = at + 8 - pos
+            if head_size <= HEAD_BYTES:
+                last.data, last.body_size, last.attributes, last.headers, last.place = (
+                    head, body_size, attributes, headers, place)
         size = head_size + body_size + 1
         if pos + size > end:
             return pos, NEED_MORE, size

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import logging
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,6 +42,7 @@ WANTS_CANCELS: Final = "consumer_cancel_notify"
 WANTS_BLOCKED: Final = "connection.blocked"
 
 
+@cache
 def hub_version() -> str:
     try:
         return version("gatehouse")

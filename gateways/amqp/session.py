@@ -173,7 +173,7 @@ class AmqpSession:
                 self.sender.refresh()
                 before = pos
                 pos, why, needed = codec.decode_publishes(data, pos, channel.raw, self.body_max, self.sender.routes,
-                                                          channel.publishing.pending)
+                                                          self.sender.head, channel.publishing.pending)
                 if channel.publishing.pending:
                     channels.note_unfinished(channel)
                 if why == codec.NEED_MORE and not has_all:

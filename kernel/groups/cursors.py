@@ -62,7 +62,8 @@ class Cursors:
         queue = group.queue
         epoch = 0 if queue is not None else self._stored_epoch(group.name, partition_id)
         cursor = Cursor(partition_id, group.name, committed, group.topic_id, epoch or 0)
-        prefetcher = Prefetcher(cursor, self._reader.fetch_kept, partial(self._watermarks.next_offset, partition_id),
+        prefetcher = Prefetcher(cursor, self._reader.fetch_kept, self._reader.recent,
+                                partial(self._watermarks.next_offset, partition_id),
                                 partial(self._start_of, partition_id), self._reader.unreadable,
                                 queue is not None and queue.settings.ttl_ms != 0)
         self._check_epoch(cursor)

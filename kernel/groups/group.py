@@ -554,6 +554,7 @@ class LeasedGroup:
                 break
             waits = not self._pops and not takers[0].is_once         # decision 288: who asks once has not waited
             verdict = Verdict(self._judges, wall_ms, self._judges_plain, waits)
+            prefetcher.read_recent()
             most = SHARE if self._pops else max(1, min(SHARE, left_bytes // prefetcher.mean_bytes))
             messages = prefetcher.take(min(wanted, most), verdict)
             left_bytes -= len(messages) * prefetcher.mean_bytes

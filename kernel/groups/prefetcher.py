@@ -36,6 +36,8 @@ ENTERED_KEPT: Final = 1_000            # before those of settled messages are fo
 MAX_ASIDE: Final = 10_000              # messages of a cursor that a policy holds back
 
 Fetch = Callable[[list[tuple[int, int, int]], int, Callable[[list[Fetched]], None]], None]
+Recent = Callable[[int, int, int], "list[Piece] | None"]
+"""Of a partition from an offset on, so many bytes: what came a moment ago, where all of it is in memory."""
 
 
 class Verdict:
@@ -89,12 +91,13 @@ class Prefetcher:  # decision 142
     partition, which is not when they were sent.
     """
 
-    def __init__(self, cursor: Cursor, fetch: Fetch, end: Callable[[], int], start: Callable[[], int],
+    def __init__(self, cursor: Cursor, fetch: Fetch, recent: Recent, end: Callable[[], int], start: Callable[[], int],
                  unreadable: Unreadable, notes_entry: bool = False) -> None:
         self.cursor = cursor
         self.end = end
         self.start = start
         self.fetch = fetch
+        self.recent = recent
         self.fetching = False
         self.failed = False                             # the last read failed: it rests
         self.lost = 0
@@ -247,6 +250,18 @@ class Prefetcher:  # decision 142
         """Whether nothing of the cursor is known that its committed does not say."""
         return not (self.fetching or self.in_hand) and self.cursor.rests
 
+    def read_recent(self) -> None:  # decision 354
+        """Read what `take` lacks, where it is in memory: what has just come. Else there is `read`."""
+        cursor = self.cursor
+        if self.failed or self.fetching or self._front or self._at < len(self._ahead) or cursor.next >= self.end() \
+                or cursor.first_again >= 0 or self._first or len(self._aside) >= MAX_ASIDE:
+            return
+        if cursor.group:
+            self._skip_lost()
+        pieces = self.recent(cursor.partition_id, cursor.next, FETCH_BYTES)
+        if pieces is not None:
+            self._take_in(pieces, cursor.next)
+
     def read(self, on_done: Callable[[], None]) -> None:
         """Read what `take` lacks; `on_done` when there may be something, before this returns or later."""
         cursor = self.cursor
@@ -280,30 +295,35 @@ class Prefetcher:  # decision 142
     def _fresh_read(self, answer: Fetched, wanted: int, moved: int, on_done: Callable[[], None]) -> None:
         self.fetching = False
         if moved == self.cursor.moved:
-            wanted = max(wanted, self.cursor.next)           # settled without being read, meanwhile
             if not answer.pieces:
                 self._nothing_read(answer)
-            for piece in answer.pieces:
-                self._ahead += self.open(piece)
-                self._read_to = piece.first_offset + piece.count
-            if self._ahead:
-                self.mean_bytes = 1 + sum([len(piece.data) for piece in answer.pieces]) // len(self._ahead)
-            if self._ahead and self._ahead[0][1] < wanted:
-                self._ahead = [message for message in self._ahead if message[1] >= wanted]
-            if not self._ahead:
-                self._lose(self._read_to)
-            # A search through a run's bytes for what may be nowhere in it costs a fiftieth of one through its records.
-            headers = [message[7] for message in self._ahead] if any(piece.whole for piece in answer.pieces) \
-                else [piece.data for piece in answer.pieces]
-            if not self._front and not self._aside:
-                self._mentions_expiry = False
-            self._note_expiry(headers)
-            self._skips_settled = self.cursor.settled_ahead > 0
+            self._take_in(answer.pieces, max(wanted, self.cursor.next))      # settled without being read, meanwhile
         on_done()
 
+    def _take_in(self, pieces: list[Piece], wanted: int) -> None:
+        """These were read of what nobody has had; nothing before `wanted` counts."""
+        for piece in pieces:
+            self._ahead += self.open(piece)
+            self._read_to = piece.first_offset + piece.count
+        if self._ahead:
+            self.mean_bytes = 1 + sum([len(piece.data) for piece in pieces]) // len(self._ahead)
+        if self._ahead and self._ahead[0][1] < wanted:
+            self._ahead = [message for message in self._ahead if message[1] >= wanted]
+        if not self._ahead:
+            self._lose(self._read_to)
+        # A search through a run's bytes for what may be nowhere in it costs a fiftieth of one through its records.
+        headers = [message[7] for message in self._ahead] if any(piece.whole for piece in pieces) \
+            else [piece.data for piece in pieces]
+        if not self._front and not self._aside:
+            self._mentions_expiry = False
+        self._note_expiry(headers)
+        self._skips_settled = self.cursor.settled_ahead > 0
+
     def _note_expiry(self, encoded: list[bytes]) -> None:
-        if not self._mentions_expiry:
-            self._mentions_expiry = any(part.find(EXPIRES_HEADER) >= 0 for part in encoded)
+        for part in encoded:
+            if self._mentions_expiry:
+                return
+            self._mentions_expiry = part.find(EXPIRES_HEADER) >= 0
 
     def _nothing_read(self, answer: Fetched) -> None:
         if isinstance(answer.error, OffsetOutOfRange):

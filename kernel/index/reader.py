@@ -25,7 +25,7 @@ from crc32c import crc32c
 from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, StorageFailed
 from gatehouse.kernel.index.index import ROW_BYTES, Entry, Index, memtable_entry, row_at, unpack_row
 from gatehouse.kernel.index.kept import kept_pieces
-from gatehouse.kernel.index.memtable import Memtables
+from gatehouse.kernel.index.memtable import Memtable, Memtables
 from gatehouse.kernel.index.opening import Opening
 from gatehouse.kernel.log.frame import WHOLE
 from gatehouse.kernel.log.log import Damage, Log
@@ -225,7 +225,7 @@ class Reader:
             with_kept = kept or first < start
             if left <= 0:              # decision 314: it is not looked for where it has no room
                 if len(cold) * LOOK_BYTES < cold_bytes and (
-                        offset < start or self._needs_disk(Want(partition_id, offset, 1, with_kept))):
+                        offset < start or self._needs_disk(partition_id, offset)):
                     cold.append((answer, Want(partition_id, offset, partition_max_bytes, with_kept, max_records)))
                 continue
             pieces = None if offset < start else self._from_memory(
@@ -257,11 +257,20 @@ class Reader:
         plans = []
         tail_bytes = max_bytes             # all may be for the first: of the others memory is asked for little
         for _, want in cold:
-            in_tail = self._memtable_entries(want._replace(max_bytes=min(want.max_bytes, tail_bytes)))
+            in_tail = self._memtable_entries(want.partition_id, want.offset, min(want.max_bytes, tail_bytes),
+                                             want.max_records)
             plans.append(ReadPlan(want, in_tail, self._state.changed(Kind.KEPT) if want.kept else None))
             tail_bytes = LOOK_BYTES
         through.submit(ColdRead(max_bytes, exactly, plans),
                        partial(self._cold_done, through, max_bytes, exactly, answers, cold, on_done))
+
+    def recent(self, partition_id: int, offset: int, max_bytes: int) -> list[Piece] | None:
+        """As `fetch_kept` of what came a moment ago, without a way round: None where it is not all in memory, or has to
+        be opened."""
+        if offset < self._watermarks.log_start(partition_id) or self._is_cold(partition_id, offset):
+            return None
+        pieces = self._memtable_pieces(partition_id, offset, max_bytes, 0)
+        return None if pieces is None or any(stored_piece.whole for stored_piece in pieces) else pieces
 
     def _from_memory(self, want: Want) -> list[Piece] | None:
         """The pieces, if index and bodies are all in memory."""
@@ -269,39 +278,27 @@ class Reader:
             read_before = self._memtables.pages.get(want.partition_id, want.offset, want.max_records)
             if read_before is not None and (len(read_before) == 1 or bytes_of(read_before) <= want.max_bytes):
                 return read_before
-        return self._written_pieces(want) if self._is_cold(want) else self._memtable_pieces(want)
+        return (self._written_pieces(want) if self._is_cold(want.partition_id, want.offset) else
+                self._memtable_pieces(want.partition_id, want.offset, want.max_bytes, want.max_records))
 
-    def _needs_disk(self, want: Want) -> bool:
+    def _needs_disk(self, partition_id: int, offset: int) -> bool:
         """Whether what comes first is not in memory."""
-        return self._from_memory(want) is None
+        return self._from_memory(Want(partition_id, offset, 1, False)) is None
 
-    def _memtable_pieces(self, want: Want) -> list[Piece] | None:
+    def _memtable_pieces(self, partition_id: int, offset: int, max_bytes: int, max_records: int) -> list[Piece] | None:
         """As `_memtable_entries`; None where there is none, or the bytes of one are not in memory."""
         pieces: list[Piece] = []
-        recent = self._memtables.recent
-        offset, total, records = want.offset, 0, 0
-        for memtable in self._memtables.oldest_first():
-            numbers, at = memtable.find(want.partition_id, offset)
-            columns = memtable.entries
-            for i in range(at, min(len(numbers), at + MAX_ENTRIES)):
-                number = numbers[i]
-                first_offset, count = columns.first_offset[number], columns.count[number]
-                byte_length = columns.byte_length[number]
-                end_offset = first_offset + count
-                if end_offset <= offset:
-                    continue
-                if pieces and total + byte_length > want.max_bytes or 0 < want.max_records <= records:
-                    return pieces
-                frame = memtable.frame[number]
-                position, start = memtable.position[frame], columns.byte_offset[number]
-                body = recent.get(position)
-                if body is None:
-                    return None
-                pieces.append(Piece(first_offset, count, columns.flags[number] & WHOLE != 0,
-                                    body[start:start + byte_length], memtable.append_ms[frame],
-                                    columns.max_ms[number], columns.message_id[number], position))
-                total += byte_length
-                records += min(count, end_offset - offset)
+        for memtable, number in self._rows(partition_id, offset, max_bytes, max_records):
+            frame, entries = memtable.frame[number], memtable.entries
+            position = memtable.position[frame]
+            body = self._memtables.recent.get(position)
+            if body is None:
+                return None
+            at = entries.byte_offset[number]
+            pieces.append(Piece(entries.first_offset[number], entries.count[number],
+                                bool(entries.flags[number] & WHOLE), body[at:at + entries.byte_length[number]],
+                                memtable.append_ms[frame], entries.max_ms[number], entries.message_id[number],
+                                position))
         return pieces or None
 
     def _written_pieces(self, want: Want) -> list[Piece] | None:  # decision 350
@@ -337,36 +334,43 @@ class Reader:
                 offset = first_offset + count
         if not pieces or left_bytes <= 0 or left_records <= 0:
             return pieces or None
-        want = want._replace(offset=offset, max_bytes=left_bytes, max_records=min(left_records, want.max_records))
-        in_tail = None if self._is_cold(want) else self._memtable_pieces(want)
+        in_tail = None if self._is_cold(want.partition_id, offset) else self._memtable_pieces(
+            want.partition_id, offset, left_bytes, min(left_records, want.max_records))
         if in_tail is None or in_tail[0].first_offset > offset:
             return None
         return pieces if len(in_tail[0].data) > left_bytes else pieces + in_tail
 
-    def _is_cold(self, want: Want) -> bool:
+    def _is_cold(self, partition_id: int, offset: int) -> bool:
         """Whether the store may hold the offset: it lies before the first one in memory."""
         for memtable in self._memtables.oldest_first():
-            first = memtable.first_offset_of(want.partition_id)
+            first = memtable.first_offset_of(partition_id)
             if first >= 0:
-                return want.offset < first
+                return offset < first
         return True
 
-    def _memtable_entries(self, want: Want) -> list[Entry]:
-        """The entries in memory from the offset on, within the limits; the first one whatever its size."""
-        entries: list[Entry] = []
+    def _rows(self, partition_id: int, offset: int, max_bytes: int, max_records: int) -> list[tuple[Memtable, int]]:
+        """The entries in memory from the offset on, within the limits, by their numbers; the first one whatever its
+        size."""
+        rows: list[tuple[Memtable, int]] = []
         total = records = 0
         for memtable in self._memtables.oldest_first():
-            numbers, at = memtable.find(want.partition_id, want.offset)
+            numbers, at = memtable.find(partition_id, offset)
+            entries = memtable.entries
             for number in numbers[at:at + MAX_ENTRIES]:
-                entry = memtable_entry(memtable, number)
-                if entry.end_offset <= want.offset:
+                first, count, size = entries.first_offset[number], entries.count[number], entries.byte_length[number]
+                if first + count <= offset:
                     continue
-                if entries and total + entry.byte_length > want.max_bytes or 0 < want.max_records <= records:
-                    return entries
-                entries.append(entry)
-                total += entry.byte_length
-                records += min(entry.record_count, entry.end_offset - want.offset)
-        return entries
+                if rows and total + size > max_bytes or 0 < max_records <= records:
+                    return rows
+                rows.append((memtable, number))
+                total += size
+                records += min(count, first + count - offset)
+        return rows
+
+    def _memtable_entries(self, partition_id: int, offset: int, max_bytes: int, max_records: int) -> list[Entry]:
+        """The entries in memory from the offset on, within the limits, as the store would have them."""
+        return [memtable_entry(memtable, number)
+                for memtable, number in self._rows(partition_id, offset, max_bytes, max_records)]
 
     # decision 283
     def _read_cold(self, cold: ColdRead) -> Reads:
@@ -473,7 +477,7 @@ class Reader:
     def append_ms_of(self, partition_id: int, offset: int) -> int:
         """When the record at this offset, or the first behind it, was appended; 0 where there is none. May look into
         the index, at one block."""
-        entries = self._memtable_entries(Want(partition_id, offset, 1, False))
+        entries = self._memtable_entries(partition_id, offset, 1, 0)
         if not entries or entries[0].first_offset > offset:
             entries = self._index.entries_from(partition_id, offset, 1, 1 << 62) or entries
         return entries[0].append_ms if entries else 0
@@ -490,7 +494,7 @@ class Reader:
         return -1 if entry is None else entry.position
 
     def _entry_at(self, partition_id: int, offset: int) -> Entry | None:
-        entries = self._memtable_entries(Want(partition_id, offset, 1, False))
+        entries = self._memtable_entries(partition_id, offset, 1, 0)
         if not entries or entries[0].first_offset > offset:
             entries = self._index.entries_from(partition_id, offset, 1, END)
         return entries[0] if entries and entries[0].first_offset <= offset < entries[0].end_offset else None

@@ -38,9 +38,9 @@ from gatehouse.kernel.journeys.held import HeldJourneys, HeldRows
 from gatehouse.kernel.journeys.journey_settings import LEVEL, TENANT, TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import Found, Trail, found_by, hash_of, named, names_of
 from gatehouse.kernel.log.disk_guard import DiskGuard
-from gatehouse.kernel.message import DOOR_MASK, Leased, Message, Origin, Placement, Record
+from gatehouse.kernel.message import DOOR_MASK, Leased, Message, Origin, Placement, Record, Speaker
 from gatehouse.kernel.ports import Loop
-from gatehouse.kernel.recorder import Hearing, Speaker
+from gatehouse.kernel.recorder import Hearing
 from gatehouse.kernel.records.adding_headers import InBatch
 from gatehouse.kernel.records.batch import CODEC_MASK
 from gatehouse.kernel.records.compression import NONE

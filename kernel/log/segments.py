@@ -734,11 +734,11 @@ class NativeWriter:  # decision 222
             if room is not None:
                 descriptor, offset, place = room
                 self._jobs.write(descriptor, offset, place, FRAME_MAGIC, head, body, sync, partial(
-                    self._written, frame_bytes, place + ENVELOPE_BYTES + len(head), sync, done))
+                    self._written, frame_bytes, (place + ENVELOPE_BYTES + len(head), place + frame_bytes), sync, done))
                 return
         self._otherwise.write(head, body, sync, done)
 
-    def _written(self, frame_bytes: int, position: int, sync: bool, done: Written, failed: int, _: None) -> None:
+    def _written(self, frame_bytes: int, place: Place, sync: bool, done: Written, failed: int, _: None) -> None:
         """`failed`: an errno; below zero of the sync."""
         if failed > 0:
             self._worker.submit(partial(self._chain.cut_back, OSError(failed, os.strerror(failed))), done)
@@ -746,4 +746,4 @@ class NativeWriter:  # decision 222
             done(None, LogFailed(f"fdatasync failed: {OSError(-failed, os.strerror(-failed))}"))
         else:
             self._chain.note_written(frame_bytes, sync)
-            done((position, self._chain.end()), None)
+            done(place, None)

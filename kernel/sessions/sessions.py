@@ -93,6 +93,9 @@ class Sessions:  # decision 162
         self._selector_names = selector_names
         self._by_name: dict[str, dict[str, Session]] = {}       # by tenant and client id, no object for each
         self._by_partition: dict[int, Session] = {}
+        self.waiting: Collection[int] = self._by_partition
+        """Partitions of sessions; see `kernel.write.pending_frame.Follower`."""
+
         self._waiting: list[tuple[int, int]] = []        # (until, partition id), a heap; some are out of date
         self._armed_ms = 0
         self._aging: dict[int, None] = {}                # partitions whose messages are looked at by their age,
@@ -389,11 +392,6 @@ class Sessions:  # decision 162
     def keeps_transient(self) -> bool:
         """See `api.SessionsPort`."""
         return self._settings.session_keeps_transient
-
-    @property
-    def waiting(self) -> Collection[int]:
-        """Partitions of sessions; see `kernel.write.pending_frame.Follower`."""
-        return self._by_partition
 
     def follow(self, entered: AbstractSet[int]) -> None:
         """Messages entered these partitions."""

@@ -16,8 +16,8 @@ from gatehouse.kernel.addresses.skip_scan import retained_key
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import InvalidRecord, KernelError, MessageTooLarge, UnknownPartition, UnsupportedBatch
 from gatehouse.kernel.log.disk_guard import DiskGuard
-from gatehouse.kernel.message import RETAIN, Headers, Judge, Message, Origin, Owner, Record
-from gatehouse.kernel.recorder import Recorder, Speaker
+from gatehouse.kernel.message import RETAIN, Headers, Judge, Message, Origin, Owner, Record, Speaker
+from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.records.batch import (
     LOG_APPEND_TIME,
     TRANSACTIONAL,

@@ -35,9 +35,9 @@ from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import StateRecord, encode_head
 from gatehouse.kernel.log.log import FrameWriter, Log, LogFull
-from gatehouse.kernel.message import RETAIN, Encoded, Judge, Message, Origin, Owner, Placement, Stored
+from gatehouse.kernel.message import RETAIN, Encoded, Judge, Message, Origin, Owner, Placement, Speaker, Stored
 from gatehouse.kernel.ports import Loop, Worker
-from gatehouse.kernel.recorder import Recorder, Speaker
+from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.records.record import note_names
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.clock import Clock
@@ -71,7 +71,7 @@ class Patience:
     """Of one committer: `turns` for each frame; 0: none."""
 
     def __init__(self, turns: int) -> None:
-        self._turns: int = turns
+        self.turns: int = turns
         self._left: int = 0            # turns
         self._awaited: int = 0         # who would fill the frame that gathers
         self._enough: int = 0          # with whom the wait was not in vain
@@ -87,7 +87,7 @@ class Patience:
         if self._skip:
             self._skip -= 1
             return
-        self._left = self._turns
+        self._left = self.turns
         self._awaited = min(answered + waiting, AWAITED_MAX)
         self._enough = waiting + (answered + 1) // 2
         self._until_ms = now_ms + MOMENT_MS
@@ -362,7 +362,7 @@ class Committer:
         if self._failed or self.flight is not None:
             return
         waiting = self._to_answer = self._waiting()
-        if waiting and self._waits(waiting):
+        if waiting and self._patience.turns and self._waits(waiting):
             self._scheduled = True
             self._loop.call_soon(self._flush)
             return
@@ -437,7 +437,8 @@ class Committer:
         self.flushes += 1
         self.flushed_bytes += len(sealed.body)
         self._apply(pending_frame, sealed, place[0], place[1])
-        self._patience.on_answered(self._to_answer, self._waiting(), self._loop.now_ms())
+        if self._patience.turns:
+            self._patience.on_answered(self._to_answer, self._waiting(), self._loop.now_ms())
         if self._policy == "interval":
             self._sync_later()
         self._next()

@@ -154,9 +154,9 @@ def test_what_took_long_is_forgotten_after_a_while(monkeypatch):
     now_s = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
     longest = Longest()
-    longest.note(3.0)
+    longest.note(3.0, now_s)
     now_s = WINDOW_S
-    longest.note(1.0)
+    longest.note(1.0, now_s)
     assert longest.recent_s == 3.0, "one window is not recent enough"
     now_s = 2 * WINDOW_S
     assert longest.recent_s == 1.0

@@ -150,7 +150,7 @@ PROBLEMS_OF_A_DECISION: Final = ("unknown_transaction", "already_decided", "busy
          needs=(Need(Operation.PUBLISH, "address"), *DECIDING), writes=True,
          answers=(Answer(201, "Durable, and seen by nobody.", HELD),),
          problems=(*PROBLEMS_OF_HALVES, "invalid_group", "invalid_check_back"))
-def begin(door: Door, call: Call) -> Awaitable[Answered]:
+def begin(door: Door, call: Call) -> Awaitable[Answered] | Response:
     """Begin a transaction with its first half messages.
 
     They are stored and seen by nobody until its sender decides; when he is silent the members of `group` are asked. The
@@ -256,7 +256,7 @@ def _read_halves(door: Door, guard: Guard, document: HalvesInput, publication: P
          answers=(Answer(200, "All of it is durable, in one piece.", DECIDED),),
          problems=(*PROBLEMS_OF_A_DECISION, "unknown_receipt", "receipt_expired", "unknown_topic", "unknown_partition",
                    "offset_out_of_range", "assigned_group", "leased_group", "group_has_members", "invalid_group"))
-def commit(door: Door, call: Call) -> Awaitable[Answered]:
+def commit(door: Door, call: Call) -> Awaitable[Answered] | Response:
     """Commit: every message enters its partition at once.
 
     What a consumer took for them is settled in the same piece: receipt handles in `acks`, offsets of groups that count
@@ -280,7 +280,7 @@ async def _settle_and_commit(door: Door, call: Call, guard: Guard) -> Answered:
 
 @declare("transactions", bodies=(Body(Nothing, required=False),), needs=DECIDING, writes=True,
          pipelined=True, answers=(Answer(200, "Its messages are gone.", DECIDED),), problems=PROBLEMS_OF_A_DECISION)
-def rollback(door: Door, call: Call) -> Awaitable[Answered]:
+def rollback(door: Door, call: Call) -> Awaitable[Answered] | Response:
     """Roll back: its messages were never there."""
     return door.with_guard(call, _roll_back)
 

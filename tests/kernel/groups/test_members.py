@@ -274,13 +274,18 @@ def reads_for(rig: Rig, queue) -> list[int]:
     """Counts the reads of a queue's partition from now on."""
     prefetcher = next(iter(rig.kernel.groups.queue_group(queue).prefetchers.values()))
     reads: list[int] = []
-    fetch = prefetcher.fetch
+    fetch, recent = prefetcher.fetch, prefetcher.recent
 
     def counted(wants, max_bytes, on_done):
         reads.append(len(wants))
         fetch(wants, max_bytes, on_done)
 
-    prefetcher.fetch = counted
+    def counted_in_memory(partition_id, offset, max_bytes):
+        pieces = recent(partition_id, offset, max_bytes)
+        reads.extend([1] if pieces else [])
+        return pieces
+
+    prefetcher.fetch, prefetcher.recent = counted, counted_in_memory
     return reads
 
 

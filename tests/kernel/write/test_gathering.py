@@ -5,8 +5,7 @@ import pytest
 
 from gatehouse.kernel.errors import Stopping
 from gatehouse.kernel.log.log import LogFull
-from gatehouse.kernel.message import MANY, NOBODY, SEVERAL, Origin
-from gatehouse.kernel.recorder import Speaker
+from gatehouse.kernel.message import MANY, NOBODY, SEVERAL, Origin, Speaker
 from tests.kernel.rig import Rig
 
 
