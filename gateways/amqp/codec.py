@@ -151,7 +151,7 @@ def plain_attributes(raw: bytes) -> int:
 HEAD_BYTES: Final = 1_024              # of a publish up to its body: a longer one is not remembered
 
 
-class Head:  # decision 355
+class PublishHead:  # decision 355
     """The publish that was decoded last, up to its body: most publishers send the same with every message."""
 
     def __init__(self) -> None:
@@ -167,7 +167,7 @@ class Head:  # decision 355
 
 
 def decode_publishes(data: bytes, pos: int, channel: bytes, body_max: int, routes: dict[bytes, tuple[int, bool]],
-                     last: Head, messages: list[Message]) -> tuple[int, int, int]:
+                     last: PublishHead, messages: list[Message]) -> tuple[int, int, int]:
     """Decode every whole, plain publish of one channel from `pos` on into `messages`.
 
     `channel`: its number in two bytes; `body_max`: the largest body of one frame; `routes`: place, and whether that is

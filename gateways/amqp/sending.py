@@ -14,7 +14,7 @@ from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.amqp import mapping, properties
 from gatehouse.gateways.amqp.addresses import TOPIC_EXCHANGE, address_of_amqp, routing_key_of
 from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS
-from gatehouse.gateways.amqp.codec import Head
+from gatehouse.gateways.amqp.codec import PublishHead
 from gatehouse.gateways.amqp.errors import ChannelFault, not_placed, precondition, refused
 from gatehouse.gateways.amqp.exchanges import DELAYED
 from gatehouse.gateways.amqp.methods import Arguments
@@ -99,7 +99,7 @@ class AmqpSender:
         self.routes: dict[bytes, tuple[int, bool]] = {}
         """Payloads of publish methods that lead to the same place whatever the message; read by the codec."""
 
-        self.head = Head()
+        self.head = PublishHead()
         """What came last by one of them; the codec's."""
 
         self._broker = broker

@@ -29,11 +29,11 @@ def routes(*names: tuple[str, str], queue: object = "a queue") -> dict[bytes, tu
             for exchange, key in names}
 
 
-def decode(data: bytes, known: dict[bytes, tuple[int, bool]], last: codec.Head | None = None
+def decode(data: bytes, known: dict[bytes, tuple[int, bool]], last: codec.PublishHead | None = None
            ) -> tuple[list[Message], int, int]:
     """(messages, bytes left, why)"""
     messages: list[Message] = []
-    pos, why, _ = codec.decode_publishes(data, 0, CHANNEL, BODY_MAX, known, last or codec.Head(), messages)
+    pos, why, _ = codec.decode_publishes(data, 0, CHANNEL, BODY_MAX, known, last or codec.PublishHead(), messages)
     return messages, len(data) - pos, why
 
 
@@ -50,7 +50,7 @@ def test_a_burst_of_different_shapes() -> None:
 
 
 def test_what_repeats_from_read_to_read_is_decoded_once() -> None:
-    known, last = routes(("", "q")), codec.Head()
+    known, last = routes(("", "q")), codec.PublishHead()
     one, larger = publish("", "q", b"body", PERSISTENT), publish("", "q", b"a body", PERSISTENT)
     for data in (one, one + larger, larger, one):
         assert decode(data, known, last) == decode(data, known)
@@ -59,12 +59,12 @@ def test_what_repeats_from_read_to_read_is_decoded_once() -> None:
     last.forget()
     assert decode(one, known, last) == ([], len(one), codec.OTHER_FRAME), "its place may be another"
     for size in range(len(one)):
-        known, last = routes(("", "q")), codec.Head()
+        known, last = routes(("", "q")), codec.PublishHead()
         decode(one, known, last)
         assert decode(one[:size], known, last) == ([], size, codec.NEED_MORE)
     said = ("content_type", "content_encoding", "correlation_id", "message_id", "app_id")
     long = publish("", "q", b"body", write(dict.fromkeys(said, "a" * 250)))
-    last = codec.Head()
+    last = codec.PublishHead()
     assert len(decode(long, known, last)[0]) == 1 and not last.data, "it is not kept as long as the connection is open"
 
 
