@@ -117,7 +117,7 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.selectors.selector",
     "gatehouse.kernel.selectors.tokens",
     "gatehouse.kernel.delivery.watches",
-    "gatehouse.kernel.index.at_hand",
+    "gatehouse.kernel.index.cached",
     "gatehouse.kernel.index.memtable",
     "gatehouse.kernel.background",
     "gatehouse.kernel.index.index",

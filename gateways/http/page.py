@@ -121,7 +121,7 @@ def build_page(sources: list[PageSource], max_messages: int, max_bytes: int,
 
 
 def bytes_of(record: Record) -> int:
-    """Of its key and its value."""
+    """How many bytes its key and its value have."""
     key, value = record[2], record[3]
     return (0 if key is None else len(key)) + (0 if value is None else len(value))
 

@@ -179,7 +179,7 @@ class Checkpoints:
     def _write(self, checkpoint: Checkpoint, sync: bool) -> list[bytes]:
         superseded = self._index.write(checkpoint, [*self._log.segments(), *self._log.kept_segments()], sync=sync)
         memtable = checkpoint.memtable
-        memtable.chunk = self._memtables.written.prepare(memtable.blocks, memtable.end)
+        memtable.stay_as(self._memtables.written.prepare(memtable.blocks, memtable.end))
         if self._projection is not None:
             start, self._projected = self._projected, checkpoint.positions.main
             self._projection.take(Step(self._identity.hub, self._identity.epoch, start, self._projected,

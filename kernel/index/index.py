@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gatehouse.kernel.index.at_hand import block_key
+from gatehouse.kernel.index.cached import block_key
 from gatehouse.kernel.index.kept import kept_key_of
 from gatehouse.kernel.index.memtable import Memtable
 from gatehouse.kernel.log.frame import WHOLE, StateRecord
@@ -169,7 +169,8 @@ class Index:
 
         Returns the keys of KEPT records whose LATEST record was replaced: nothing but that may have needed them.
         """
-        blocks = checkpoint.memtable.blocks = pack_blocks(checkpoint.memtable, checkpoint.consumed)
+        blocks = pack_blocks(checkpoint.memtable, checkpoint.consumed)
+        checkpoint.memtable.note_blocks(blocks)
         puts = blocks.copy()
         left = self._left_over(checkpoint.memtable, {key for key, _ in puts}) if self._leftovers else []
         puts += [(b"h" + _U64.pack(number), page) for number, page in checkpoint.pages.items()]

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from typing import Final
 
-from gatehouse.kernel.index.at_hand import Chunk, Pages, Written
+from gatehouse.kernel.index.cached import Chunk, Pages, WrittenBlocks
 from gatehouse.kernel.log.frame import Entries
 
 ENTRY_BYTES: Final = 100        # of memory an entry costs here, for the checkpoint's bound
@@ -46,6 +46,14 @@ class Memtable:  # decision 9
         self.append_ms.append(append_ms)
         self.end = end
         self.body_bytes += body_bytes
+
+    def note_blocks(self, blocks: list[tuple[bytes, bytes]]) -> None:
+        """These are all entries, as a checkpoint writes them."""
+        self.blocks = blocks
+
+    def stay_as(self, chunk: Chunk) -> None:
+        """What is to stay in memory once it is written."""
+        self.chunk = chunk
 
     def numbers_of(self, partition_id: int) -> list[int]:
         """The numbers of the partition's entries, in their order."""
@@ -126,7 +134,7 @@ class Memtables:
         self.recent = Recent(recent_bytes)
         self.newest = Memtable(0)
         self.frozen: Memtable | None = None         # being written by a checkpoint
-        self.written = Written(recent_bytes // WRITTEN_SHARE)
+        self.written = WrittenBlocks(recent_bytes // WRITTEN_SHARE)
         self.pages = Pages(recent_bytes // PAGES_SHARE)
 
     @property

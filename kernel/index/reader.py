@@ -146,7 +146,7 @@ def _size_of(reads: Reads) -> int:
 
 
 def bytes_of(pieces: list[Piece]) -> int:
-    """Of their records, as they are stored."""
+    """How many bytes their records have, as they are stored."""
     return sum([len(stored_piece.data) for stored_piece in pieces])
 
 

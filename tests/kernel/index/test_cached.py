@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from gatehouse.kernel.errors import OffsetOutOfRange
-from gatehouse.kernel.index.at_hand import CHUNKS, Pages, Written, block_key
+from gatehouse.kernel.index.cached import CHUNKS, Pages, WrittenBlocks, block_key
 from gatehouse.kernel.index.reader import AT_HAND
 from gatehouse.kernel.message import Fetched, Piece
 from gatehouse.kernel.settings import KernelSettings
@@ -182,7 +182,7 @@ def block(first: int) -> bytes:
 
 
 def test_the_block_that_may_hold_an_offset_is_found_among_chunks() -> None:
-    written = Written(1 << 20)
+    written = WrittenBlocks(1 << 20)
     for start in range(0, 100, 20):
         blocks = [(block_key(partition_id, first), block(first)) for partition_id in (3, 4)
                   for first in range(start, start + 20, 5)]

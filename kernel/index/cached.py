@@ -1,8 +1,8 @@
 """What readers will ask for next, kept in memory beside the newest part of the index. Hot.
 
-    Written     blocks of the index as checkpoints wrote them lately, for as long as bodies of theirs are in memory: who
-                is some seconds behind needs no thread, no store and no disk
-    Pages       what small reads found on the disk: many clients begin at the same place
+    WrittenBlocks  blocks of the index as checkpoints wrote them lately, for as long as bodies of theirs are in memory:
+                   who is some seconds behind needs no thread, no store and no disk
+    Pages          what small reads found on the disk: many clients begin at the same place
 
 Both are bounded in bytes, oldest out first. Offsets of a partition are given once and its pieces never change, so what
 is in here is true for ever; whether a reader may still have it is asked before (`Reader.fetch`).
@@ -38,7 +38,7 @@ class Chunk(NamedTuple):
     joined: bool                    # what the newest one has is in here, too
 
 
-class Written:  # decision 350
+class WrittenBlocks:  # decision 350
     """See the module's text. `prepare` may be called on another thread, one call at a time, each followed by `take`."""
 
     def __init__(self, limit_bytes: int) -> None:
