@@ -89,7 +89,7 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.journeys.held",
     "gatehouse.kernel.journeys.journeys",
     "gatehouse.kernel.journeys.trail",
-    "gatehouse.kernel.state.topics",
+    "gatehouse.kernel.state.partition_ids",
     "gatehouse.kernel.state.state",
     "gatehouse.kernel.state.views",
     "gatehouse.kernel.state.watermarks",

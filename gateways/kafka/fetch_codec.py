@@ -34,7 +34,7 @@ from gatehouse.gateways.kafka.error_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from gatehouse.gateways.kafka.fetch_block import MANY, REQUESTS, Block, partitions_of, read_block, scan_block
-from gatehouse.kernel.state.topics import PartitionIds
+from gatehouse.kernel.state.partition_ids import PartitionIds
 
 if TYPE_CHECKING:
     import numpy as np

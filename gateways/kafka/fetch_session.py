@@ -29,7 +29,7 @@ from gatehouse.gateways.kafka.fetch_codec import (
     encode_row_start,
 )
 from gatehouse.gateways.kafka.fetch_columns import NOT_TOLD, Columns
-from gatehouse.kernel.state.topics import PartitionIds
+from gatehouse.kernel.state.partition_ids import PartitionIds
 
 if TYPE_CHECKING:
     import numpy as np

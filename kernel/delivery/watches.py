@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-from gatehouse.kernel.state.topics import PartitionIds
+from gatehouse.kernel.state.partition_ids import PartitionIds
 
 PAGE_SHIFT: Final = 8                      # of partition ids, to the page of watches that they are on
 MANY_PAGES: Final = 4                      # a topic with more is large

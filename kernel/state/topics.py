@@ -10,51 +10,13 @@ import struct
 import uuid
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
-from itertools import chain
 from operator import itemgetter
 from typing import Final
 
 from gatehouse.kernel.errors import InvalidTopic, TopicExists, UnknownPartition, UnknownTopic
 from gatehouse.kernel.ids import first_id, shards_of
-
-# The ids of a topic's partitions, by partition number, without a list of them. Pure and hot.
-#
-# A topic that has grown has a range of ids for each time it was made larger; ten thousand partitions are a few numbers.
-
-class PartitionIds:
-    """A collection of ids that is also asked by partition number."""
-
-    __slots__ = ("ranges",)
-
-    def __init__(self, ranges: tuple[tuple[int, int], ...]) -> None:
-        self.ranges = ranges                         # (first partition id, count), in the order of partition numbers
-
-    def __len__(self) -> int:
-        return sum([count for _, count in self.ranges])
-
-    def __getitem__(self, partition: int) -> int:
-        """Raises IndexError."""
-        rest = partition
-        if rest >= 0:
-            for first, count in self.ranges:
-                if rest < count:
-                    return first + rest
-                rest -= count
-        raise IndexError(partition)
-
-    def __contains__(self, partition_id: object) -> bool:
-        if not isinstance(partition_id, int):
-            return False
-        for first, count in self.ranges:
-            if first <= partition_id < first + count:
-                return True
-        return False
-
-    def __iter__(self) -> Iterator[int]:
-        return chain.from_iterable([range(first, first + count) for first, count in self.ranges])
-
+from gatehouse.kernel.state.partition_ids import PartitionIds
 
 SLOW: Final = "slow"
 FAIL: Final = "fail"

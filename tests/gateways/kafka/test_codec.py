@@ -13,7 +13,7 @@ from gatehouse.gateways.connections.flow import SMALL_PART_BYTES
 from gatehouse.gateways.kafka import codec, fetch_codec
 from gatehouse.gateways.kafka.api.fetch import FETCH
 from gatehouse.gateways.kafka.api.produce import PRODUCE
-from gatehouse.kernel.state.topics import PartitionIds
+from gatehouse.kernel.state.partition_ids import PartitionIds
 from tests.gateways.kafka.judge import framed
 
 PRODUCE_VERSIONS = range(PRODUCE.first_version, PRODUCE.last_version + 1)

@@ -9,7 +9,7 @@ import pytest
 
 from gatehouse.gateways.kafka import fetch_block, fetch_codec
 from gatehouse.gateways.kafka.api.fetch import FETCH
-from gatehouse.kernel.state.topics import PartitionIds
+from gatehouse.kernel.state.partition_ids import PartitionIds
 from tests.gateways.kafka.fakes import EPOCH, Peer
 from tests.gateways.kafka.judge import fetch, framed
 from tests.gateways.kafka.steps import steps_of
