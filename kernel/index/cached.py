@@ -5,12 +5,12 @@
     Pages          what small reads found on the disk: many clients begin at the same place
 
 Both are bounded in bytes, oldest out first. Offsets of a partition are given once and its pieces never change, so what
-is in here is true for ever; whether a reader may still have it is asked before (`Reader.fetch`).
+is in here is true until the partition is deleted; whether a reader may still have it is asked before (`Reader.fetch`).
 """
 from __future__ import annotations
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
@@ -21,6 +21,9 @@ PREFIX_BYTES: Final = 9             # of a block's key: all but the offset
 BLOCK_BYTES: Final = 150            # of memory a block costs beside its rows: key, two objects, two places in lists
 CHUNKS: Final = 16                  # small checkpoints are laid together until they are such a part of the limit
 PIECE_BYTES: Final = 250            # of memory a piece costs beside its data
+
+Ranges = tuple[tuple[int, int], ...]
+"""Partitions, as (first id, count)."""
 
 
 def block_key(partition_id: int, offset: int) -> bytes:
@@ -38,12 +41,25 @@ class Chunk(NamedTuple):
     joined: bool                    # what the newest one has is in here, too
 
 
+def without(chunk: Chunk, ranges: Ranges) -> Chunk:
+    """The chunk without the blocks of these partitions; its lists are left as they are."""
+    keys, blocks, size_bytes = chunk.keys, chunk.blocks, chunk.size_bytes
+    for first, count in ranges:
+        begin, end = bisect_left(keys, block_key(first, 0)), bisect_left(keys, block_key(first + count, 0))
+        if begin < end:
+            size_bytes -= sum([len(block) + BLOCK_BYTES for block in blocks[begin:end]])
+            keys, blocks = keys[:begin] + keys[end:], blocks[:begin] + blocks[end:]
+    return chunk if keys is chunk.keys else Chunk(keys, blocks, chunk.end, size_bytes, chunk.joined)
+
+
 class WrittenBlocks:  # decision 350
     """See the module's text. `prepare` may be called on another thread, one call at a time, each followed by `take`."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes: int = limit_bytes
         self._chunks: list[Chunk] = []
+        self._deleted: list[Ranges] = []         # since the checkpoint before the last one
+        self._deleted_before: int = 0            # how many of them before the last one
         self.size_bytes: int = 0
 
     def prepare(self, blocks: list[tuple[bytes, bytes]], end: int) -> Chunk:
@@ -64,10 +80,20 @@ class WrittenBlocks:  # decision 350
         chunks = self._chunks
         if chunk.joined:
             self.size_bytes -= chunks.pop().size_bytes
+        for ranges in self._deleted:                     # which the checkpoint may have had to write
+            chunk = without(chunk, ranges)
+        del self._deleted[:self._deleted_before]
+        self._deleted_before = len(self._deleted)
         chunks.append(chunk)
         self.size_bytes += chunk.size_bytes
         while chunks and (chunks[0].end <= oldest or self.size_bytes > self._limit_bytes):
             self.size_bytes -= chunks.pop(0).size_bytes
+
+    def forget_partitions(self, ranges: Ranges) -> None:
+        """All blocks of deleted partitions."""
+        self._deleted.append(ranges)
+        self._chunks = [without(chunk, ranges) for chunk in self._chunks]
+        self.size_bytes = sum([chunk.size_bytes for chunk in self._chunks])
 
     def block_of(self, partition_id: int, offset: int) -> bytes | None:
         """The only block in here that may hold an offset."""
@@ -96,6 +122,11 @@ class Pages:  # decision 351
             return None
         self._pages.move_to_end(key)
         return pieces.copy()
+
+    def clear(self) -> None:
+        """Some partition is deleted: which pages are its own is not looked for."""
+        self._pages.clear()
+        self.size_bytes = 0
 
     def add(self, partition_id: int, offset: int, max_records: int, pieces: list[Piece]) -> None:
         """These were read, if they have as many records from that offset on, and none is missing between."""

@@ -83,6 +83,8 @@ class Checkpoints:
 
     def forget_partitions(self, ranges: tuple[tuple[int, int], ...]) -> None:
         """See `kernel.write.pending_frame.Forgetter`."""
+        self._memtables.written.forget_partitions(ranges)
+        self._memtables.pages.clear()
         self._worker.submit(partial(self._index.forget_partitions, ranges), self._forgotten)
 
     def _forgotten(self, _: None, error: BaseException | None) -> None:

@@ -145,6 +145,37 @@ def test_what_is_deleted_is_not_given_though_it_is_in_memory() -> None:
     assert told(later(rig, partition_id, 1))[0][0] == 1
 
 
+def test_of_a_deleted_topic_nothing_is_given() -> None:
+    rig = Rig(settings=settings())
+    partition_id = filled(rig)
+    settled(rig)
+    page = at_once(rig, partition_id, 0, max_records=2)
+    assert page is not None and page.pieces
+    rig.kernel.delete_topic("plant")
+    rig.run()
+    settled(rig)
+    answer = later(rig, partition_id, 0)
+    assert not answer.pieces and not later(rig, partition_id, 0, max_records=2).pieces
+    other = rig.kernel.topic("other")
+    assert other is not None
+    beside = at_once(rig, other.partition_id(0), 0)
+    assert beside is not None and beside.pieces
+
+
+def test_deleted_partitions_go_while_a_checkpoint_is_written() -> None:
+    written = WrittenBlocks(1 << 20)
+    written.take(written.prepare([(block_key(number, 0), block(0)) for number in (1, 2, 3)], 1), 0)
+    chunk = written.prepare([(block_key(2, 5), block(5)), (block_key(3, 5), block(5))], 2)
+    assert chunk.joined
+    written.forget_partitions(((2, 1),))
+    assert written.block_of(2, 0) is None and written.block_of(1, 0) and written.block_of(3, 0)
+    written.take(chunk, 0)
+    assert written.block_of(2, 7) is None and written.block_of(3, 7) == block(5)
+    written.take(written.prepare([(block_key(2, 9), block(9))], 3), 0)         # which was in memory meanwhile
+    assert written.block_of(2, 9) is None
+    assert written.size_bytes == sum(each.size_bytes for each in written._chunks)
+
+
 def test_a_page_is_read_once_and_what_comes_behind_it_changes_nothing() -> None:
     rig = Rig(settings=settings())
     for _ in range(3):
