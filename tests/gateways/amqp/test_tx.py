@@ -42,7 +42,7 @@ def test_nothing_is_seen_before_the_commit_and_all_of_it_after(hub: KernelHub, c
     hub.advance(60_000)
     assert counts(hub) == (0, 0)
     answers = [name for _, name, _ in client.ask("tx.commit")]
-    assert [name for name in answers if name not in ("basic.deliver", "body")] == ["tx.commit-ok"]
+    assert [name for name in answers if not name.startswith(("basic", "header", "body"))] == ["tx.commit-ok"]
     assert answers.count("basic.deliver") == 1                           # what is given back comes again
     assert counts(hub) == (0, 1)
     client.ask("channel.close")
