@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from gatehouse.kernel.log.frame_writer import NativeWriter, WorkerWriter
 from gatehouse.kernel.log.log import FrameWriter
-from gatehouse.kernel.log.segments import NativeWriter, SegmentLog, WorkerWriter
+from gatehouse.kernel.log.segments import SegmentLog
 from gatehouse.runtime import Completions, HubLoop, T, ThreadWorker
 
 if TYPE_CHECKING:

@@ -50,9 +50,9 @@ from gatehouse.kernel.journeys.trail import Trail
 from gatehouse.kernel.journeys.why import Reasons
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.log.frame_writer import WorkerWriter
 from gatehouse.kernel.log.log import Damage, FrameWriter, Log
 from gatehouse.kernel.log.reserve import Reserve
-from gatehouse.kernel.log.segments import WorkerWriter
 from gatehouse.kernel.message import (
     NOBODY,
     Encoded,

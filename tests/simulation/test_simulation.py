@@ -25,8 +25,9 @@ from gatehouse.kernel.halves.halves import Halves
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.log.frame_writer import WorkerWriter
 from gatehouse.kernel.log.log import Frame
-from gatehouse.kernel.log.segments import SegmentChain, WorkerWriter
+from gatehouse.kernel.log.segments import SegmentChain
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.port import Port
 from gatehouse.kernel.retention.retention import Kept, Retention
