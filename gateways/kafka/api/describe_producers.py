@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from kafka.protocol.admin import DescribeProducersRequest, DescribeProducersResponse
 
+from gatehouse.gateways.kafka.api.partition_lookup import PartitionLookup
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import NONE
 from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.gateways.kafka.topics import PartitionLookup
 from gatehouse.kernel.message import KnownProducer
 
 MAX_PRODUCERS: Final = 10_000    # of one answer

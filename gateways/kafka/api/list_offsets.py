@@ -19,10 +19,10 @@ from typing import Any, Final
 
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
+from gatehouse.gateways.kafka.api.partition_lookup import PartitionLookup
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import NONE, UNSUPPORTED_VERSION
 from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.gateways.kafka.topics import PartitionLookup
 
 LATEST: Final = -1
 EARLIEST: Final = -2

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 
+from gatehouse.gateways.kafka.api.partition_lookup import PartitionLookup
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import NONE
 from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.gateways.kafka.topics import PartitionLookup
 
 UNKNOWN: Final = -1
 
