@@ -87,7 +87,7 @@ class Owed:
 
     def passed_on(self, topic: Topic, partition: int, offset: int, address: str, headers: Headers
                   ) -> list[tuple[str, bool]]:
-        """See `kernel.journeys.standing.Links`."""
+        """See `kernel.journeys.looking.Links`."""
         came = next((value or b"" for name, value in headers if name == SHOWN_ORIGIN), b"")
         return [(name, offset < self._sent(link, topic, partition)) for name, link in sorted(self._links.items())
                 if link.settings.tenant == topic.tenant and link.sends.match(address)

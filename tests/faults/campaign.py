@@ -59,8 +59,8 @@ RETENTION_POINTS: Final = (
     ("kernel.log.segments:SegmentLog.drop", 2, "after"))
 START_POINTS: Final = (
     ("kernel.recovery.recovery:Recovery._replay_main", 15, "before"),
-    ("kernel.recovery.beginning:Beginning.begin", 1, "before"),
-    ("kernel.recovery.beginning:Beginning.begin", 1, "after"), ("kernel.index.index:Index.write", 1, "after"),
+    ("kernel.recovery.recovery:Beginning.begin", 1, "before"),
+    ("kernel.recovery.recovery:Beginning.begin", 1, "after"), ("kernel.index.index:Index.write", 1, "after"),
     ("kernel.state.catalogue:Catalogue.open", 1, "after"))
 
 
