@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -18,7 +17,8 @@ from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.group_settings import DEAD_LETTER_PREFIX, GroupSettings, QueueSettings
 from gatehouse.kernel.journeys.journey_settings import JourneySettings
-from gatehouse.kernel.message import NOBODY, Origin, Stored, When
+from gatehouse.kernel.kernel import Kernel
+from gatehouse.kernel.message import NOBODY, Origin, Speaker, Stored, When
 from gatehouse.kernel.sessions.session_values import Will
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.transactions.coordinator import Transactions
@@ -38,18 +38,17 @@ class Hub:
         now_ms = self.rig.world.loop.now_ms
         self.admission = Admission(self.rig.kernel, now_ms, decision=lambda principal, operation, on: True)
         self.services = Services("hub", self.rig.kernel, self.admission, now_ms, transactions=self.transactions)
-        self.spoke: list[Origin] = []
-        speaker: Any = self.rig.kernel.speaker
-        speaks = speaker.speaks
-        self.rig.kernel.speaker = self             # type: ignore[assignment]
-        self._speaks: Callable[[Origin], None] = speaks
-        self.speak_in_turn = speaker.speak_in_turn
-        self.speaker = speaker
+        self.spoke: list[Origin] = []              # who spoke last, whenever the kernel is told of another
+        self.speaker = speaker = self.rig.kernel.speaker
+        spoke = self.spoke
 
-    def speaks(self, origin: Origin) -> None:
-        """As the kernel's."""
-        self.spoke.append(origin)
-        self._speaks(origin)
+        class Heard(Kernel):
+            @property
+            def speaker(self) -> Speaker:          # type: ignore[override]
+                spoke.append(speaker.origin)
+                return speaker
+
+        self.rig.kernel.__class__ = Heard
 
     def on_stored(self, stored: list[Stored]) -> None:
         """A session that wants no answer."""
