@@ -765,6 +765,10 @@ class Kernel:  # decision 138
         """What the wall clock said at a hub time, or will say if it is not stepped before; for what is shown."""
         return self._clock.wall_of(hub_ms)
 
+    def gather(self, enter: Callable[[], None], waiting: Callable[[], int]) -> None:
+        """See `Committer.gather`."""
+        self.committer.gather(enter, waiting)
+
     def port(self, door: DoorSide, transactions: HalfHolder | None = None) -> Port:
         """A port of a door's own; see `api.KernelPort`."""
         return Port(self, self._appending.append, door, transactions)

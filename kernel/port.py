@@ -267,7 +267,7 @@ class Port:
         self._append(messages, self if number else None, number, positions, placements, judge)
 
     def gather(self, enter: Callable[[], None], waiting: Callable[[], int]) -> None:
-        self._kernel.committer.gather(enter, waiting)
+        self._kernel.gather(enter, waiting)
 
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:

@@ -43,7 +43,6 @@ class FakeKernel:
 
     def __init__(self, *, default_partitions: int = 2, max_message_bytes: int = 1_000_000) -> None:
         self.epoch = 1
-        self.committer = self                      # see `gather`
         self.hub = bytes(range(16))
         self.delivered = True
         self.records_journeys = False
