@@ -45,7 +45,6 @@ HOT_MODULES: Final = (
     "gatehouse.gateways.admission.limits.handing_out",
     "gatehouse.gateways.admission.limits.meter",
     "gatehouse.gateways.admission.limits.purse",
-    "gatehouse.gateways.checks",
     "gatehouse.gateways.http.body",
     "gatehouse.gateways.http.dispatch",
     "gatehouse.gateways.http.door",
