@@ -272,8 +272,7 @@ class Port:
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:
         placed = self._placed(guard, messages)
-        if asking_among(placed):                         # as few do
-            self._kernel.receipts.require(placed, self._judges[guard])
+        self._require_receipts(guard, placed)
         self._kernel.schedule(placed, whens, self if number else None, number, idempotency_key=idempotency_key)
 
     def recall_named(self, name: str, tenant: str, number: int) -> None:
@@ -299,11 +298,15 @@ class Port:
         self._transactions.add(transaction_id, self._held(guard, halves), tenant=tenant,
                                owner=self if number else None, token=number)
 
+    def _require_receipts(self, guard: int, placed: list[PlacedMessage]) -> None:
+        """Raises ReceiptDenied where one asks for a receipt that its sender may not have. Few ask for one."""
+        if asking_among(placed):
+            self._kernel.receipts.require(placed, self._judges[guard])
+
     def _held(self, guard: int, halves: list[HalfMessage]) -> list[Half]:
         """Half messages as transactions take them. Raises UnknownPlace, ReceiptDenied."""
         placed = self._placed(guard, [half.message for half in halves])
-        if asking_among(placed):                         # as few do
-            self._kernel.receipts.require(placed, self._judges[guard])
+        self._require_receipts(guard, placed)
         return [Half(message, half.when, half.delay_ms) for message, half in zip(placed, halves, strict=True)]
 
     def flush(self, number: int) -> None:

@@ -20,7 +20,7 @@ from gatehouse.kernel.halves.half_records import half_key
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner
 from gatehouse.kernel.ports import Timer
-from gatehouse.kernel.state.projection import StateWalk
+from gatehouse.kernel.state.reading import StateWalk
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.write.pending_frame import PendingFrame
 from gatehouse.transactions.access import Access

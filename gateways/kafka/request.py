@@ -10,26 +10,15 @@ steps: where `dispatch` is a generator, it yields after each part, and others ha
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Final
-
-import kafka.protocol.admin
-import kafka.protocol.consumer
-import kafka.protocol.metadata
-import kafka.protocol.producer
-from kafka.protocol.api_message import ApiMessage
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from gatehouse.gateways.kafka import cold
-from gatehouse.gateways.kafka.configs import KeptConfigs
-from gatehouse.gateways.kafka.error_codes import UNSUPPORTED_VERSION
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.contract import Services
-    from gatehouse.gateways.kafka.api.parts import AskedPart
     from gatehouse.gateways.kafka.session import KafkaSession
-    from gatehouse.kernel.state.topics import Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,85 +95,3 @@ class Request:
         self.parts = parts
         self.data, self.asked = b"", None
         self.session.on_done()
-
-
-# Requests of APIs that are not offered: answered with UNSUPPORTED_VERSION where their answer has a place for it, so
-# that who asks without a look at ApiVersions raises an error and does not try for ever. Else the connection is closed,
-# as Kafka does.
-
-UNOFFERED: Final = Api(-1, "a request that is not offered", 0, 0, 0, lambda request: request.done([request.data]))
-"""Stands for any of them; its requests carry their answers as data."""
-
-PACKAGES: Final = (kafka.protocol.admin, kafka.protocol.consumer, kafka.protocol.metadata, kafka.protocol.producer)
-
-
-# decision 176
-def encode_unoffered(key: int, version: int, correlation_id: int) -> bytes | None:
-    """The answer to a request that is not offered; None where it could not say so."""
-    message = _answers().get(key)
-    if message is None or not message.min_version <= version <= message.max_version \
-            or "error_code" not in [field.name for field in message._struct.untagged_fields(version)]:
-        return None
-    return cold.encode(message, version, correlation_id, error_code=UNSUPPORTED_VERSION)
-
-
-@cache
-def _answers() -> dict[int, Any]:
-    """The class of each answer that kafka-python knows, by its API's number."""
-    return {message.API_KEY: message for message in _classes(ApiMessage) if str(message.name).endswith("Response")}
-
-
-def _classes(message: Any) -> Iterator[Any]:
-    for made_of in message.__subclasses__():
-        yield made_of
-        yield from _classes(made_of)
-
-
-# What was set for topics and says nothing to the kernel: kept, so that whoever has set it reads it back.
-#
-#     space "kafka-topics", name: the topic's id in hex, value: a JSON object of settings
-#
-# It travels in the frame that makes or changes the topic, and is forgotten with it; what a topic leaves behind that
-# another door has deleted goes when the door opens.
-
-SPACE: Final = "kafka-topics"
-TENANT: Final = "/"                  # a topic's id is that of no other tenant's
-
-
-class RememberedConfigs:
-    """Of all topics, by their ids."""
-
-    def __init__(self, services: Services) -> None:
-        self._kept = KeptConfigs(services, SPACE)
-        for _, name, value in services.kernel.definitions(SPACE):
-            if services.door("kafka").port.topic_by_uuid(bytes.fromhex(name)) is None:
-                self._kept.put((TENANT, name), {})
-            else:
-                self._kept.load((TENANT, name), value)
-
-    @staticmethod
-    def of(services: Services) -> RememberedConfigs:
-        """Those of the hub, read at the first use."""
-        return services.share(SPACE, lambda: RememberedConfigs(services))
-
-    def get(self, topic: Topic) -> Mapping[str, str]:
-        """What was set for a topic."""
-        return self._kept.get((TENANT, topic.uuid.hex()))
-
-    def latest(self, topic: Topic) -> Mapping[str, str]:
-        """What was set, with what is on its way to the disk: what a change begins from."""
-        return self._kept.latest((TENANT, topic.uuid.hex()))
-
-    def put(self, topic: Topic, configs: Mapping[str, str], session: KafkaSession, part: AskedPart) -> None:
-        """Remember these, and no others; the part waits for that too. To be called in the turn in which the topic is
-        changed: so both are durable, or neither is."""
-        name = (TENANT, topic.uuid.hex())
-        if dict(configs) != self._kept.latest(name):
-            self._kept.put(name, configs, session, part)
-            part.also()
-
-    def forget(self, topic: Topic) -> None:
-        """The topic is gone."""
-        name = (TENANT, topic.uuid.hex())
-        if self._kept.latest(name):
-            self._kept.put(name, {})

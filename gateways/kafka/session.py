@@ -12,7 +12,7 @@ The rules it keeps:
 - A request that is long is read beside the loop and gone through in steps, some milliseconds in a turn; until then
   nothing more is dispatched.
 - A request that is no Kafka (lengths that lie, too large) ends the connection, as in Kafka; one that is not offered is
-  answered so that its client raises, or ends it (`request.py`); ApiVersions of an unknown version is answered, so
+  answered so that its client raises, or ends it (`unoffered.py`); ApiVersions of an unknown version is answered, so
   that the client can fall back.
 - Before a login, or where a client may come without one, nothing but ApiVersions and SASL is answered; while admission
   makes up its mind, nothing is dispatched. A client that is no longer who it was is closed at once.
@@ -38,7 +38,8 @@ from gatehouse.gateways.kafka.codec import SMALLEST_REQUEST, Frame, Malformed, R
 from gatehouse.gateways.kafka.config import KafkaConfig
 from gatehouse.gateways.kafka.fetch_session import FetchSessions
 from gatehouse.gateways.kafka.login import MAX_TOKEN_BYTES, KafkaLogin
-from gatehouse.gateways.kafka.request import UNOFFERED, Api, Request, encode_unoffered
+from gatehouse.gateways.kafka.request import Api, Request
+from gatehouse.gateways.kafka.unoffered import UNOFFERED, encode_unoffered
 from gatehouse.kernel.message import Stored
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -29,18 +28,15 @@ from gatehouse.gateways.kafka.error_codes import (
     NONE,
     POLICY_VIOLATION,
     RESOURCE_NOT_FOUND,
-    THROTTLING_QUOTA_EXCEEDED,
     UNACCEPTABLE_CREDENTIAL,
     UNSUPPORTED_SASL_MECHANISM,
 )
 from gatehouse.gateways.kafka.mapping import Refused
 from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.kernel.errors import TooManyTopics
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.accounts import ScramSecret, User
     from gatehouse.gateways.kafka.session import KafkaSession
-
 
 MECHANISMS: Final = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 NUMBERS: Final = {name: number for number, name in MECHANISMS.items()}
@@ -134,34 +130,3 @@ DESCRIBE_SCRAM = Api(key=50, name="DescribeUserScramCredentials", first_version=
                      dispatch=describe_scram, shows=True, message=DescribeUserScramCredentialsRequest)
 ALTER_SCRAM = Api(key=51, name="AlterUserScramCredentials", first_version=0, last_version=0, first_flexible=0,
                   dispatch=alter_scram, message=AlterUserScramCredentialsRequest)
-
-
-# How fast topics are made and changed: a user who does it faster than he may is told by THROTTLING_QUOTA_EXCEEDED and
-# `throttle_time_ms` when he may again, as by Kafka's quota of controller mutations (KIP-599); clients try again by
-# themselves then. Those who do not know this answer are refused with POLICY_VIOLATION.
-
-class Pace:
-    """Of one request, whose clients know the answer from `first_version` on."""
-
-    def __init__(self, request: Request, first_version: int) -> None:
-        self.wait_ms = 0
-        """How long its client is to wait with the next."""
-
-        self._guard = request.session.guard
-        self._is_known = request.version >= first_version
-
-    @contextmanager
-    def told(self) -> Iterator[None]:
-        """What is raised for want of time, as this client is told it."""
-        try:
-            yield
-        except TooManyTopics as refusal:
-            if not refusal.wait_ms or not self._is_known:
-                raise
-            self.wait_ms = max(self.wait_ms, refusal.wait_ms)
-            raise Refused(THROTTLING_QUOTA_EXCEEDED, str(refusal)) from None
-
-    def change(self) -> None:
-        """One topic is to be changed. Raises Refused, TooManyTopics."""
-        with self.told():
-            self._guard.pace_topics()

@@ -49,7 +49,8 @@ from gatehouse.gateways.kafka.error_codes import (
     TOPIC_AUTHORIZATION_FAILED,
 )
 from gatehouse.gateways.kafka.mapping import Refused
-from gatehouse.gateways.kafka.request import Api, RememberedConfigs, Request
+from gatehouse.gateways.kafka.remembered import RememberedConfigs
+from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.gateways.kafka.topics import find_topic
 from gatehouse.kernel.errors import UnknownTopic
 from gatehouse.kernel.groups.group_settings import check_name

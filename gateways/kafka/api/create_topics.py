@@ -1,6 +1,6 @@
 """CreateTopics 0 to 7: topics with their partitions and settings; answered when durable. Behind it what changes them.
 
-Who makes topics faster than he may is told so: `Pace`.
+Who makes topics faster than he may is told so: `pacing.py`.
 """
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from kafka.protocol.admin import (
 )
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.kafka.api.accounts import Pace
 from gatehouse.gateways.kafka.api.configs import DEFAULT_SOURCE, TOPIC_SOURCE
 from gatehouse.gateways.kafka.api.metadata import NO_UUID, NODE_ID
+from gatehouse.gateways.kafka.api.pacing import Pace
 from gatehouse.gateways.kafka.api.parts import REFUSALS, AskedPart, AskedParts, refuse
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.configs import TOPIC_CONFIGS, checked, configs_of, default_of, settings_of
@@ -40,7 +40,8 @@ from gatehouse.gateways.kafka.error_codes import (
     UNKNOWN_TOPIC_ID,
 )
 from gatehouse.gateways.kafka.mapping import Refused
-from gatehouse.gateways.kafka.request import Api, RememberedConfigs, Request
+from gatehouse.gateways.kafka.remembered import RememberedConfigs
+from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.gateways.kafka.topics import find_topic
 from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.errors import InvalidTopic, TopicExists, UnknownTopic
@@ -177,7 +178,7 @@ CREATE_TOPICS = Api(key=19, name="CreateTopics", first_version=0, last_version=7
 # DeleteTopics 1 to 6, CreatePartitions 0 to 3, DeleteRecords 0 to 2: topics that are there are changed.
 #
 # Each takes the right to alter the topic, and is answered when it is durable. Deleting topics and adding partitions has
-# a pace, too.
+# a pace: `pacing.py`.
 
 BY_ID: Final = 6                 # the first version of DeleteTopics that may name a topic by its id
 DELETION_THROTTLED: Final = 5    # clients know THROTTLING_QUOTA_EXCEEDED from these versions on

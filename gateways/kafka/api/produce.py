@@ -19,8 +19,9 @@ from gatehouse.gateways.kafka.codec import (
     decode_produce,
     encode_produced,
 )
-from gatehouse.gateways.kafka.error_codes import INVALID_REQUIRED_ACKS, NONE, UNKNOWN_TOPIC_ID, note_delay
+from gatehouse.gateways.kafka.error_codes import INVALID_REQUIRED_ACKS, NONE, UNKNOWN_TOPIC_ID
 from gatehouse.gateways.kafka.mapping import Refused, check_produced, code_of
+from gatehouse.gateways.kafka.not_honoured import note_delay
 from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.gateways.kafka.topics import find_by_id, find_topic, text_of
 from gatehouse.gateways.kafka.transacting import DECIDE, KafkaDeciding, hold_halves, may_hold_halves

@@ -11,7 +11,7 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api import APIS
 from gatehouse.gateways.kafka.configs import TOPIC_CONFIGS, checked, configs_of, settings_of
 from gatehouse.gateways.kafka.mapping import Refused
-from gatehouse.gateways.kafka.request import SPACE
+from gatehouse.gateways.kafka.remembered import SPACE
 from gatehouse.kernel.errors import StorageFull, TooManyTopics
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import TopicSettings

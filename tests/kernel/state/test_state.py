@@ -7,7 +7,7 @@ from gatehouse.kernel.index.index import Checkpoint, Index, Positions
 from gatehouse.kernel.index.memtable import Memtable
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import KEPT_BASE, Segment
-from gatehouse.kernel.state.projection import StatePages
+from gatehouse.kernel.state.reading import StatePages
 from gatehouse.kernel.state.state import Held, Kind, StateChanges, StateTable, decode_held, encode_held
 from gatehouse.kernel.state.store import MemoryStore
 
