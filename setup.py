@@ -7,8 +7,8 @@
 Modules that mypyc compiles call each other directly and copy each other's constants, so they are one library, of a C
 file for each module, which the C compiler takes side by side (decision 276); each native module is a library of its
 own. What was compiled is kept: the hot modules in `build/hot/DIGEST.PYTHON/`, by the digest of them and of all that
-they import; the native ones in `build/native/DIGEST.PYTHON/`, by their own. A wheel whose other files have changed is
-made of both in seconds, and one with another native module in less than a minute. decision 58
+they import; the native ones in `build/native/DIGEST.PYTHON/`, by their own; both by this file, too. A wheel whose other
+files have changed is made of both in seconds, and one with another native module in less than a minute. decision 58
 """
 from __future__ import annotations
 
@@ -65,6 +65,7 @@ def hot_extensions() -> list[Extension]:
                           opt_level="3", debug_level="0", target_dir="build/c", multi_file=True)
     for extension in extensions:
         extension.include_dirs.append("build/c/gatehouse")     # a group whose name has a dot has its header there
+        extension.extra_compile_args = [*extension.extra_compile_args, "-fvisibility=hidden"]    # decision 356
     return extensions
 
 

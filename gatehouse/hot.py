@@ -206,14 +206,19 @@ def digest_of(files: Iterable[Path], root: Path) -> str:
     return total.hexdigest()[:16]
 
 
+def _compiling(root: Path) -> list[Path]:
+    """Which modules are compiled, and how."""
+    return [root / "gatehouse" / "hot.py", root / "setup.py"]
+
+
 def hot_digest(root: Path) -> str:
-    """Of the hot modules, all that they import, and these lists, whatever they are compiled for."""
-    return digest_of([root / "gatehouse" / "hot.py", *sources_of(HOT_MODULES, root)], root)
+    """Of the hot modules, all that they import, these lists, and how they are compiled, whatever for."""
+    return digest_of([*_compiling(root), *sources_of(HOT_MODULES, root)], root)
 
 
 def native_digest(root: Path) -> str:
-    """Of the native modules, what they declare to each other, and these lists: seconds to compile, where the hot ones
-    take minutes."""
+    """Of the native modules, what they declare to each other, these lists, and how they are compiled: in seconds, where
+    the hot ones take minutes."""
     native = [file for module in NATIVE_MODULES if (file := native_source_of(module, root)) is not None]
     shared = [file for source in native for kind in (".pxd", ".h") if (file := source.with_suffix(kind)).is_file()]
-    return digest_of([root / "gatehouse" / "hot.py", *sorted((*native, *shared))], root)
+    return digest_of([*_compiling(root), *sorted((*native, *shared))], root)

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from gatehouse.gateways.admission.limits.meter import LOOK_AGAIN_MS
-from gatehouse.kernel.shedding import WAIT_MS, Rung
+from gatehouse.kernel.shedding import PUBLISHERS, WAIT_MS
 
 if TYPE_CHECKING:
     from gatehouse.gateways.connections.flow import Pacer, Timers
@@ -209,7 +209,7 @@ class Slowing:
         """Whether the hub has anybody publish; else it is asked again in a while."""
         self.is_held = self.guard.waits(self._refuses())
         if self.is_held:
-            self.guard.shedding.leaves(Rung.PUBLISHERS)
+            self.guard.shedding.leaves(PUBLISHERS)
             self.wait(WAIT_MS)
         return not self.is_held
 

@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from gatehouse.kernel.ports import Loop, Worker
-from gatehouse.kernel.shedding import Rung, Shedding
+from gatehouse.kernel.shedding import BULK_READS, Shedding
 
 T = TypeVar("T")
 
@@ -246,11 +246,11 @@ class Background:  # decision 255
 
     def sheds(self) -> bool:
         """Whether the hub has too much to do to read in bulk."""
-        return self._shedding.level >= Rung.BULK_READS and not self.stopped
+        return self._shedding.level >= BULK_READS and not self.stopped
 
     def note_shed(self) -> None:
         """A job waits for that."""
-        self._shedding.counts[Rung.BULK_READS] += 1
+        self._shedding.counts[BULK_READS] += 1
 
     @property
     def waiting(self) -> int:

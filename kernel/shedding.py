@@ -27,6 +27,12 @@ class Rung(IntEnum):
     PUBLISHERS = 5
 
 
+# decision 357: looked up once
+TRACE_EVENTS: Final = Rung.TRACE_EVENTS
+BULK_READS: Final = Rung.BULK_READS
+QOS_0: Final = Rung.QOS_0
+PUBLISHERS: Final = Rung.PUBLISHERS
+
 NAMES: Final = {Rung.TRACE_EVENTS: "trace_events", Rung.BULK_READS: "bulk_reads", Rung.QOS_0: "qos_0",
                 Rung.NEW_CONNECTIONS: "new_connections", Rung.PUBLISHERS: "publishers"}
 """For people, metrics and the log."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.halves.halves import Halves
 
 RETRY_MS: Final = 1_000           # after the disk refused a frame
-OPEN: Final = State.OPEN            # looked up once, see `deciding`
+OPEN: Final = State.OPEN            # decision 357: looked up once
 ENDS: Final = (State.COMMITTED, State.ROLLED_BACK, State.EXPIRED)
 
 _ID: Final = attrgetter("id")

@@ -23,7 +23,7 @@ MAX_FRESH: Final = 50_000
 MAX_FRESH_BYTES: Final = 64 << 20
 MAX_ADDRESS: Final = 1_000         # characters of the address that is shown
 NONE: Final = 1 << 63              # above every id
-OPEN: Final = State.OPEN           # looked up once, see `deciding`
+OPEN: Final = State.OPEN           # decision 357: looked up once
 
 
 class Origin:

@@ -14,7 +14,7 @@ from gatehouse.transactions.shared_records import Ended, Ending, begun_key, enco
 from gatehouse.transactions.states import State
 
 NEW: Final = 0                    # id of a transaction that has none yet
-OPEN: Final = State.OPEN          # looked up once, see `deciding`
+OPEN: Final = State.OPEN          # decision 357: looked up once
 
 
 class Hold(NamedTuple):

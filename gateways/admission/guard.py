@@ -49,6 +49,10 @@ if TYPE_CHECKING:
     from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 
+# decision 357: looked up once
+CONSUME: Final = Operation.CONSUME
+PUBLISH: Final = Operation.PUBLISH
+
 SHOWN_CHARACTERS: Final = 100           # of an address, in a line of the log
 
 SEEN_MAX: Final = 262_144
@@ -159,7 +163,7 @@ class Guard:
     def _require_publish(self, principal: Principal, address: str, said: bytes) -> None:
         """Raises Denied, of which journeys know, and the log with the trace id of the message that `said` is of."""
         try:
-            self._admission.require(principal, Operation.PUBLISH, address, said)
+            self._admission.require(principal, PUBLISH, address, said)
         except Denied as refusal:
             self._tell(Kind.REFUSED, address, refusal.code)
             raise
@@ -283,13 +287,13 @@ class Guard:
 
     def may_consume(self, address: str) -> bool:
         """Whether the principal may consume at an address, or all of what a filter matches."""
-        return self.may(Operation.CONSUME, address)
+        return self.may(CONSUME, address)
 
     def may_consume_some(self, filter_text: str) -> bool:
         """Whether the principal may consume some of what a filter matches; of the hub's own addresses, all of it."""
         if is_reserved(filter_text):
             return self.may_consume(filter_text)
-        return self._admission.may_some(self.principal, Operation.CONSUME, filter_text)
+        return self._admission.may_some(self.principal, CONSUME, filter_text)
 
     def require(self, operation: Operation, address: str) -> None:
         """`may`, or Denied."""
@@ -433,7 +437,7 @@ class Guard:
         if place is None:
             admission = self._admission
             if topic == UNROUTED:                # what is there has other addresses than what leads there
-                admission.require_topic(principal, Operation.PUBLISH, topic, said)
+                admission.require_topic(principal, PUBLISH, topic, said)
             address = self._port.address_of(topic, key, ())
             self._require_publish(principal, address, said)
             place = self._port.place_in(self._places.guard, topic, key, None, principal.tenant,
@@ -461,7 +465,7 @@ class Guard:
         try:
             self._admission.require_topic(self.principal, operation, name, said)
         except Denied as refusal:
-            if operation is Operation.PUBLISH:
+            if operation is PUBLISH:
                 self._tell(Kind.REFUSED, name, refusal.code)
             raise
         topic = self._port.topic(name, self.tenant)
@@ -499,7 +503,7 @@ class Guard:
             self._readable = Partitions()
             self._alterable = Partitions()
         self._visible.add(topic)
-        if operation is Operation.CONSUME:
+        if operation is CONSUME:
             self._readable.add(topic)
         elif operation is Operation.ALTER:
             self._alterable.add(topic)
@@ -512,7 +516,7 @@ class Guard:
     def sees_topic(self, name: str) -> bool:
         """Whether the principal may know of a topic: who may consume or publish all of it may, or describe it."""
         return any(self._admission.may_topic(self.principal, operation, name)
-                   for operation in (Operation.CONSUME, Operation.PUBLISH, Operation.DESCRIBE))
+                   for operation in (CONSUME, PUBLISH, Operation.DESCRIBE))
 
     def topics(self) -> list[Topic]:
         """The topics of the tenant that the principal may know of, sorted by name."""
@@ -520,8 +524,8 @@ class Guard:
 
     def readable(self, topics: list[Topic]) -> list[Topic]:
         """Those of these topics that the principal may read; their partitions may be asked about then."""
-        return [self._shown(topic, Operation.CONSUME) for topic in topics
-                if self.may_topic(Operation.CONSUME, topic.name)]
+        return [self._shown(topic, CONSUME) for topic in topics
+                if self.may_topic(CONSUME, topic.name)]
 
     def topics_after(self, name: str, operation: Operation) -> list[Topic]:
         """The topics behind this name that the principal may do this with, sorted by name; their partitions may be
@@ -580,7 +584,7 @@ class Guard:
                      divert: Divert | None = None) -> int:
         """Store a producer's batch of `count` records in a partition of a topic, as it is. Returns for how many ms the
         sender is to be slowed down. Raises as `topic` and `KernelPort.append_batch`."""
-        partition_id = self.topic(name, Operation.PUBLISH).partition_id(partition)
+        partition_id = self.topic(name, PUBLISH).partition_id(partition)
         charges, is_taken = None, False
         if self._admission.limits.limits_in:
             is_taken = self.charging.take_batch(name, count, len(batch))
@@ -615,7 +619,7 @@ class Guard:
         """Store batches of `count` records in partitions of a topic, as (partition, batch), all or none of them.
         Returns for how many ms the sender is to be slowed down. Raises Denied and what `KernelPort.append_batches`
         raises."""
-        self._admission.require_topic(self.principal, Operation.PUBLISH, topic.name)
+        self._admission.require_topic(self.principal, PUBLISH, topic.name)
         placed = [(topic.partition_id(partition), batch) for partition, batch in batches]
         size_bytes = sum([len(batch) for _, batch in batches])
         key = None if idempotency_key is None else self.scoped(idempotency_key)
@@ -833,7 +837,7 @@ class Guard:
             check_address(address)
         except KernelError as error:
             raise ReceiptDenied(f"no receipt can be sent to {address[:100]!r}: {error}") from None
-        if not self.may(Operation.PUBLISH, address):
+        if not self.may(PUBLISH, address):
             raise ReceiptDenied(f"{self.principal.name} may not publish at {address[:100]!r}, where a receipt would go")
 
     def gather(self, messages: list[Message], gatherer: Gatherer, token: object, size_bytes: int,
@@ -893,7 +897,7 @@ class Guard:
         where that is not all of them. Raises InvalidFilter, Denied."""
         self.settle()
         if not self._may_hear(filter_text, listener, partly):
-            self._admission.require(self.principal, Operation.CONSUME, filter_text)
+            self._admission.require(self.principal, CONSUME, filter_text)
         self._switchboard.subscribe(filter_text, listener, options, self.tenant)
         if (filter_text, listener) not in self._filters:
             self._tell(Kind.SUBSCRIBED, filter_text)
@@ -931,7 +935,7 @@ class Guard:
     def require_some(self, filter_text: str, partly: bool) -> None:
         """Denied unless the principal may consume all that a filter matches, or `partly` some of it."""
         if not self.may_consume(filter_text) and not (partly and self.may_consume_some(filter_text)):
-            self._admission.require(self.principal, Operation.CONSUME, filter_text)
+            self._admission.require(self.principal, CONSUME, filter_text)
 
     def _allowing(self, filter_text: str, on_done: OnRetained) -> OnRetained:
         """Rights are those of the answer: they may have changed since a page was asked for."""
@@ -946,7 +950,7 @@ class Guard:
         """Read again what was delivered, of some addresses: (partition id, offset, max_bytes) each; see
         `KernelPort.fetch`. Records that the principal may not have are left out."""
         allowed = {address.address for address in addresses
-                   if address.tenant == self.tenant and self.may(Operation.CONSUME, address.address)}
+                   if address.tenant == self.tenant and self.may(CONSUME, address.address)}
 
         def on_fetched(answers: list[Fetched]) -> None:
             on_done([ReadBack(answer, self._of_addresses(answer, allowed)) for answer in answers])
@@ -959,7 +963,7 @@ class Guard:
         if topic is None:
             return []
         records = [record for piece in answer.pieces for record in sound_records(piece)]
-        if self._admission.may_topic(self.principal, Operation.CONSUME, topic):
+        if self._admission.may_topic(self.principal, CONSUME, topic):
             return records
         address_of = self._port.address_of
         return [record for record in records if address_of(topic, record[2], record[4]) in allowed]

@@ -54,6 +54,12 @@ class State(Enum):
     ENDED = "ended"
 
 
+# decision 357: looked up once
+CHECKING: Final = State.CHECKING
+OPEN: Final = State.OPEN
+CLOSING: Final = State.CLOSING
+ENDED: Final = State.ENDED
+
 EXPECTED: Final = {State.START: "connection.start-ok", State.TUNE: "connection.tune-ok",
                    State.OPENING: "connection.open"}
 
@@ -113,7 +119,7 @@ class AmqpSession:
         if not data:
             return
         slowing = self._slowing
-        if slowing is not None and self._state is State.OPEN and not self._pacer.is_held \
+        if slowing is not None and self._state is OPEN and not self._pacer.is_held \
                 and slowing.is_needed(data):
             rest, needed = slowing.feed(data)
             self._received.keep(rest, 0, needed)
@@ -139,7 +145,7 @@ class AmqpSession:
             self.channels.finish_turn()
         except AmqpError as error:
             self.fail(error)
-        if self._state is State.OPEN:
+        if self._state is OPEN:
             return data[pos:]
         if self._closing is not None:
             self._take_goodbye(self._closing, data[pos:])
@@ -159,7 +165,7 @@ class AmqpSession:
         pos, needed = self._take_open(data, pos, has_all=False)
         if self._closing is not None:
             self._take_goodbye(self._closing, data[pos:])  # which it may have sent before it heard of ours
-        elif self._state is not State.ENDED:
+        elif self._state is not ENDED:
             self._received.keep(data, pos, needed)
 
     def _take_open(self, data: bytes, pos: int, *, has_all: bool) -> tuple[int, int]:
@@ -167,7 +173,7 @@ class AmqpSession:
         where the first frame begins that was not taken, and its size, 0 where that is not known."""
         slow_steps = 0
         channels = self.channels
-        while self._state not in (State.ENDED, State.CHECKING, State.CLOSING) and not self._pacer.is_held:
+        while self._state not in (ENDED, CHECKING, CLOSING) and not self._pacer.is_held:
             channel = channels.open.get(data[pos + 1:pos + 3])
             if channel is not None and channel.publishing.content is None and channel.tx is None:
                 self.sender.refresh()
@@ -215,7 +221,7 @@ class AmqpSession:
                 raise ConnectionFault(505, "type 8, all octets = <<>>")
         elif number == 0:
             self._take_connection_frame(kind, payload)
-        elif self._state is not State.OPEN:
+        elif self._state is not OPEN:
             raise ConnectionFault(CHANNEL_ERROR, "a frame on a channel before the connection is open")
         else:
             self.channels.take_frame(kind, number, payload)
@@ -230,7 +236,7 @@ class AmqpSession:
         try:
             if name == "connection.close":
                 self._close_asked()
-            elif self._state is not State.OPEN:
+            elif self._state is not OPEN:
                 self._take_opening(name, arguments)
             elif name == "connection.update-secret":
                 self._update_secret(arguments["secret"])
@@ -258,12 +264,12 @@ class AmqpSession:
         self._capabilities = login.client_capabilities(arguments["client_properties"])
         self._client_properties = login.shown_properties(arguments["client_properties"])
         self.wants_cancels = login.WANTS_CANCELS in self._capabilities
-        self._state = State.CHECKING  # decision 91
+        self._state = CHECKING  # decision 91
         self._pacer.hold()
-        self.identity.check(arguments, self._on_login, lambda: self._state is not State.CHECKING or self._link.gone)
+        self.identity.check(arguments, self._on_login, lambda: self._state is not CHECKING or self._link.gone)
 
     def _on_login(self, answer: Principal | NotAuthenticated) -> None:
-        if self._state is not State.CHECKING:
+        if self._state is not CHECKING:
             return
         self._pacer.release()
         self._state = State.TUNE
@@ -290,7 +296,7 @@ class AmqpSession:
         self.vhost = self.broker.vhost(virtual_host)
         self.rights = AmqpRights(self.services.admission, self.identity.principal, self.vhost, self, self._link.peer)
         self._send_as_now()
-        self._state = State.OPEN
+        self._state = OPEN
         self.broker.totals.connections_opened += 1
         self._opening.at(0)
         if self._heartbeat_ms:
@@ -319,7 +325,7 @@ class AmqpSession:
         self.hold()
 
         def told(answer: Principal | NotAuthenticated) -> None:
-            if self._state is State.OPEN:
+            if self._state is OPEN:
                 try:
                     self._renew(answer)
                 except ConnectionFault as fault:
@@ -358,7 +364,7 @@ class AmqpSession:
 
     def write(self, frames: bytes) -> None:
         """To the client; nothing follows a goodbye."""
-        if self._state is State.OPEN:
+        if self._state is OPEN:
             self._link.write(frames)
 
     def _write_method(self, number: int, payload: bytes) -> None:
@@ -397,7 +403,7 @@ class AmqpSession:
         return self.services.unsent.allowed(self._config.max_unsent_bytes)
 
     def may_deliver(self) -> bool:
-        return self._state is State.OPEN and self._link.unsent_bytes < self.unsent_max and (
+        return self._state is OPEN and self._link.unsent_bytes < self.unsent_max and (
             not self.guard.limits_out or self.out_room() > 0)
 
     def out_room(self) -> int:
@@ -428,7 +434,7 @@ class AmqpSession:
 
     def on_rights_changed(self) -> None:
         """What is no longer allowed ends: consumers, and what the connection's own queues are bound to."""
-        if self._state is not State.OPEN:
+        if self._state is not OPEN:
             return
         self.sender.forget()
         self.broker.unbind_own(self.vhost, self, self.rights.may_keep)
@@ -439,7 +445,7 @@ class AmqpSession:
     def _on_relief(self) -> None:
         self._congested = False
         self._blocking.at(0)
-        if self._blocked and self._state is State.OPEN:
+        if self._blocked and self._state is OPEN:
             self._blocked = False
             self._write_method(0, encode_method("connection.unblocked"))
 
@@ -455,7 +461,7 @@ class AmqpSession:
 
     def go_on(self) -> None:
         """Take what has come again, later in this turn or in another: whoever held may be in the middle of a frame."""
-        if self._state is State.OPEN:
+        if self._state is OPEN:
             self._pacer.go_on(self._now_ms())
             self.on_settled()
 
@@ -491,7 +497,7 @@ class AmqpSession:
 
     def fail(self, error: AmqpError) -> None:
         """connection.close with a reason, then the end once the client has answered."""
-        if self._state in (State.CLOSING, State.ENDED):
+        if self._state in (CLOSING, ENDED):
             return
         self.count("connection_" + str(error.code))
         if self._state is State.HEADER:
@@ -508,7 +514,7 @@ class AmqpSession:
         self._await_end(Closing(self._now_ms(), silence_ms))
 
     def _await_end(self, closing: Closing) -> None:
-        self._state = State.CLOSING
+        self._state = CLOSING
         self._closing = closing
         self._timers.stop()
         self._opening.at(closing.ends_ms)
@@ -525,7 +531,7 @@ class AmqpSession:
 
     def on_stored(self, stored: list[Stored]) -> None:
         """What was acknowledged before the client asked for the end is on the disk, or its failure has been told."""
-        if self._state is not State.CLOSING and self._state is not State.ENDED:
+        if self._state is not CLOSING and self._state is not ENDED:
             self._leave()
 
     def _leave(self) -> None:
@@ -545,7 +551,7 @@ class AmqpSession:
         """The hub stops: confirms for what is on its way leave first."""
         if self._closing is not None:
             return
-        if self._state is not State.OPEN:
+        if self._state is not OPEN:
             self._end("stopping")
         elif self._is_settled():
             self._finish_stopping()
@@ -565,13 +571,13 @@ class AmqpSession:
         if self._closing is not None and not self._closing.by_client:      # it hung up in place of an answer
             login.log_end(self._link.peer, self._reason)
         self._release()
-        self._state = State.ENDED
+        self._state = ENDED
         self._timers.stop()
 
     def _end(self, reason: str) -> None:
-        if self._state is not State.ENDED:
+        if self._state is not ENDED:
             self._release()
-            self._state = State.ENDED
+            self._state = ENDED
             self._timers.stop()
             self._link.close(reason)
 
@@ -582,7 +588,7 @@ class AmqpSession:
             self._slowing.on_closed()
         self.identity.leave()
         self.channels.end()
-        if self._state is State.OPEN:
+        if self._state is OPEN:
             self.broker.totals.connections_closed += 1
             self.broker.drop_exclusive(self.vhost, self)
 
@@ -591,7 +597,7 @@ class AmqpSession:
         return self._received.held_bytes + (0 if self._slowing is None else self._slowing.waiting_bytes)
 
     def describe(self) -> dict[str, Any]:
-        vhost = self.vhost.name if self._state is State.OPEN else ""
+        vhost = self.vhost.name if self._state is OPEN else ""
         return {"user": self.identity.user, "state": self._state.value, "vhost": vhost, "frame_max": self._frame_max,
                 "channel_max": self.channels.channel_max, "heartbeat_s": self._heartbeat_ms // 1000,
                 "client_properties": self._client_properties, **self.channels.describe()}

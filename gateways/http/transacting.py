@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gatehouse.transactions.settings import CheckSettings
 
 MAX_ID_DIGITS: Final = 20
-OPEN: Final = State.OPEN               # looked up once, as a member of an Enum is by code of Python's
+OPEN: Final = State.OPEN               # decision 357: looked up once
 
 
 # --- half messages ------------------------------------------------------------------------------------------------

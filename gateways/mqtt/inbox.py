@@ -51,7 +51,7 @@ from gatehouse.kernel.errors import (
     Unroutable,
 )
 from gatehouse.kernel.message import TRANSIENT, Stored, When
-from gatehouse.kernel.shedding import Rung
+from gatehouse.kernel.shedding import QOS_0
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -322,7 +322,7 @@ class Inbox:
     def submit(self, messages: list[Message], packet_ids: list[bytes], exact_ids: list[bytes], size_bytes: int) -> int:
         """Append a burst whose acknowledgements leave with `on_stored`; returns for how many ms to slow down. Raises
         ProtocolError for more than the client may have under way."""
-        if self.guard.shedding.level >= Rung.QOS_0:
+        if self.guard.shedding.level >= QOS_0:
             messages = self._without_qos_0(messages)
             if not messages and not packet_ids and not exact_ids:
                 return 0
@@ -381,7 +381,7 @@ class Inbox:
         kept = [message for message in messages if not message[3] & TRANSIENT]
         dropped = len(messages) - len(kept)
         if dropped:
-            self.guard.shedding.counts[Rung.QOS_0] += dropped
+            self.guard.shedding.counts[QOS_0] += dropped
             self._count("publish_overloaded", dropped)
             self.guard.note_untold("publish_overloaded", "publishes of QoS 0 are dropped: the hub has too much to do")
         return kept

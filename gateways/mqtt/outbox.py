@@ -44,7 +44,7 @@ from gatehouse.gateways.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, enc
 from gatehouse.gateways.retained_feed import PAGE_VALUES, RetainedFeed
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Retained
 from gatehouse.kernel.sessions.session_values import IDS_MAX, Entrusted
-from gatehouse.kernel.shedding import Rung
+from gatehouse.kernel.shedding import QOS_0
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -541,8 +541,8 @@ class Outbox:
             if (qos or self.durable_has_all) and self.durable is not None:
                 start = stop
                 continue
-            if not qos and self.guard.shedding.level >= Rung.QOS_0:
-                self.guard.shedding.counts[Rung.QOS_0] += stop - start
+            if not qos and self.guard.shedding.level >= QOS_0:
+                self.guard.shedding.counts[QOS_0] += stop - start
                 self.trace.on_event("mqtt", "dropped_overload", stop - start)
                 start = stop
                 continue

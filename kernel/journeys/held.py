@@ -28,7 +28,7 @@ MAX_TRANSACTIONS: Final = 10_000
 HELD_ID: Final = -5
 """The budget of what is recalled and was not followed."""
 
-HELD: Final = Kind.HELD                  # looked up once, as a member of an Enum is by code of Python's
+HELD: Final = Kind.HELD                  # decision 357: looked up once
 DECISIONS: Final = (Kind.COMMITTED, Kind.ROLLED_BACK, Kind.GIVEN_UP)
 
 

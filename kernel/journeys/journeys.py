@@ -48,7 +48,7 @@ from gatehouse.kernel.records.headers import asks_for_trace
 from gatehouse.kernel.records.record import NO_HEADERS, named_headers, read_headers
 from gatehouse.kernel.records.validation import Validated
 from gatehouse.kernel.records.validation import with_contexts as batch_with_contexts
-from gatehouse.kernel.shedding import Rung, Shedding
+from gatehouse.kernel.shedding import TRACE_EVENTS, Shedding
 from gatehouse.kernel.state.topics import Topics, TopicSettings
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import DURABLE_MS, Committer
@@ -85,7 +85,6 @@ MAX_WAITING: Final = 20_000
 MAX_ROUTED: Final = 32
 """Queues that one message enters of which it is told."""
 
-TRACE_EVENTS: Final = Rung.TRACE_EVENTS        # looked up once, as a member of an Enum is by code of Python's
 HELD: Final = Kind.HELD
 CORRELATION: Final = b"correlation-id"
 _CONTEXT: Final = frozenset((HEADER,))

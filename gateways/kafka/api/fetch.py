@@ -42,6 +42,7 @@ from gatehouse.kernel.message import Fetched
 from gatehouse.kernel.records.batch import as_batch, empty_batch
 from gatehouse.kernel.state.topics import Topic
 
+CONSUME: Final = Operation.CONSUME     # decision 357: looked up once
 OPENS_SESSION: Final = 0               # the epoch of a fetch that lists everything, and opens a session
 NO_SESSION: Final = -1                 # of one that lists everything, and wants none
 LOOK_AGAIN_MS: Final = 5               # with min_bytes above 1, how soon a look that was not enough is repeated
@@ -191,9 +192,9 @@ class Fetch:
         """By name, or by id from version 13. Raises UnknownTopic, Denied, InvalidTopic."""
         session = self.request.session
         if self.rows.version < FETCH_TOPIC_IDS:
-            topic = find_topic(session, text_of(name), Operation.CONSUME)
+            topic = find_topic(session, text_of(name), CONSUME)
         else:
-            topic = find_by_id(session, name, Operation.CONSUME)
+            topic = find_by_id(session, name, CONSUME)
         note_fetch(session, topic)
         return topic
 

@@ -31,6 +31,7 @@ from gatehouse.kernel.records.batch import BatchHeader
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.state.topics import Topic
 
+PUBLISH: Final = Operation.PUBLISH     # decision 357: looked up once
 NO_ACKS: Final = 0
 ALLOWED_ACKS: Final = (-1, 0, 1)
 MANY: Final = 1_000              # partitions of a request, which take some milliseconds
@@ -116,8 +117,8 @@ class Produce:
             return
         by_id = self.request.version >= PRODUCE_TOPIC_IDS
         try:
-            topic = find_by_id(session, name, Operation.PUBLISH) if by_id \
-                else find_topic(session, text_of(name), Operation.PUBLISH, partitions[0][1] or b"")
+            topic = find_by_id(session, name, PUBLISH) if by_id \
+                else find_topic(session, text_of(name), PUBLISH, partitions[0][1] or b"")
         except (KernelError, Denied) as refusal:
             unknown = by_id and isinstance(refusal, UnknownTopic)
             for row in rows:
