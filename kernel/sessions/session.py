@@ -129,7 +129,7 @@ class Session(Lasting):
         self.terms: dict[str, Terms] | None = None   # of filters that have some; None: of none
         self.flight: Flight | None = None            # None: nothing
         self.received: dict[int, None] | None = None
-        self.dropped: list[int] | None = None        # counted by reason, as in `records.DROPPED`
+        self.dropped: list[int] | None = None        # counted by reason, as in `session_records.DROPPED`
         self.attached: Any = None                    # the connection that has it
         self.gone = False
         self.weight: Weight | None = None            # of what waits; None: not weighed
