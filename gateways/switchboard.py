@@ -143,7 +143,7 @@ class Gathered:
 
 
 class Gathering:
-    """One door's."""
+    """What sessions of one door have published a few at a time, until it enters the kernel as one append."""
 
     def __init__(self, switchboard: Switchboard) -> None:
         self._switchboard: Switchboard = switchboard
@@ -330,7 +330,8 @@ class Submission:
 
 
 class Switchboard:
-    """See the module's text. `port` is for guards; what it has here it has by numbers of sessions' own."""
+    """Tells the sessions of one door what its port says. `port` is for guards; what it has here it has by numbers of
+    sessions' own."""
 
     def __init__(self, ports: Ports, transactions: HalfMessages | None, door: str = "") -> None:
         self.door = door                       # its name, for journeys

@@ -1,4 +1,4 @@
-"""What two hubs say to each other under seal. Pure.
+"""What two hubs say to each other under seal, and how far what travels has come, as each hub keeps it. Pure.
 
     1 POSITIONS  count u32 | (topic uuid 16, partition u32, position u64)*   how far the reader's partitions are here
                  | (last offset u64, mark 8)*                                which message of each came last; 1.3
@@ -57,6 +57,8 @@ TAKES_HISTORIES: Final = 8
 TAKES_AES: Final = 16
 PACK_LEVEL: Final = 3
 MIN_PACKED_BYTES: Final = 512          # a letter that is smaller goes as it is
+
+# --- letters ------------------------------------------------------------------------------------------------------
 
 BEGINS: Final = 1
 ANEW: Final = 2
@@ -253,7 +255,9 @@ def _section(fields: Fields) -> Section:
     return Section(partition, bool(flags & BEGINS), predecessor, next_offset, lost, pieces, bool(flags & ANEW))
 
 
-# How far what travels has come, as state records. Pure.
+# --- how far what travels has come --------------------------------------------------------------------------------
+
+# State records:
 #
 #     ARRIVED   hub 16 | topic uuid 16 | partition u32   →  next u64 | lost u64 | wall ms i64 | topic text | link text
 #                                                           | last offset u64 | mark 8

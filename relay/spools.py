@@ -1,4 +1,5 @@
-"""What a meeting point keeps for hubs that are away: who may have how much kept, who is given what. No socket.
+"""What a meeting point keeps for hubs that are away: who may have how much kept, who is given what. And the keys and
+the seal of the letters that it keeps, which are the hubs'. No socket.
 
     SPOOL    a letter for a hub that is not here goes to the disk; HELD once it is synced
     SPOOLED  a hub that asked is given what was kept for it, in order, no more on its way than it said
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from gatehouse.relay.settings import MetHub, MetLink
 
 
+# --- what a meeting point keeps -----------------------------------------------------------------------------------
+
 MAX_WINDOW: Final = 16 << 20
 MAX_UNWRITTEN: Final = 8 << 20         # of one way that wait for the disk
 READ_BYTES: Final = 1 << 20            # of a shelf at a time
@@ -53,7 +56,7 @@ HOUR_MS: Final = 3_600_000
 
 
 class Way(NamedTuple):
-    """From one hub to another, as the file calls them."""
+    """From one hub to another, by their names in the file."""
 
     sender: str
     reader: str
@@ -137,7 +140,7 @@ class Kept:
 
 
 class SpoolRoom:
-    """See the module's text. `visits` finds who is here by the name in the file."""
+    """Everything that a meeting point keeps, by way. `visits` finds who is here by the name in the file."""
 
     def __init__(self, shelves: Shelves | None, wall_ms: Callable[[], int], visits: Callable[[str], list[Visit]],
                  tell: Callable[[str], None]) -> None:
@@ -302,7 +305,9 @@ class SpoolRoom:
         return sum([len(kept.shelf.entries) for kept in self._ways.values()])
 
 
-# Keys that letters are sealed for which the meeting point keeps while their reader is away, and the seal itself. Pure.
+# --- keys and seal of such letters --------------------------------------------------------------------------------
+
+# What a hub seals letters for that the meeting point keeps while their reader is away, and the seal itself. Pure.
 #
 #     letter  0x18 | key number u64 | sender's key of the stretch 32 | signature 64 | number u64 | ciphertext
 #     sealed  apart i64 | a letter, packed or not        the reader's clock less the sender's, as they last were

@@ -4,7 +4,7 @@ connected.
     administration.put_user(by, "ann", UserChanges(password="…", groups={"ops"}), on_done)
 
 Every call ends in `on_done(result)` or `on_done(AccountError)`, on the hub's thread, and in an audit message that says
-who changed what and holds no secret.
+who changed what and holds no secret. No change may leave a hub that nobody may administer: who may is told here, too.
 """
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ from gatehouse.gateways.admission.rules import CLIENT, EVERY_TENANT, EVERYONE, R
 from gatehouse.gateways.admission.scram import ForbiddenCharacter, saslprep
 from gatehouse.gateways.admission.tokens import make_key
 
-# Who may administer a hub, and whether anybody is left who may. Pure.
-#
+# --- who may administer the hub, and whether anybody is left who may ----------------------------------------------
+
 # Whoever is in the group `admins` may do everything, and no rule takes that away, as Kafka's `super.users` and
 # RabbitMQ's `administrator` stand above what is granted and denied. Others may administer by a rule on the hub, which a
 # deny takes away; and `anonymous` may on a hub that nobody has closed yet.
@@ -90,6 +90,8 @@ def _by_rule(deciding: Iterable[Rule], name: str, groups: Iterable[str], tenants
             return True
     return False
 
+
+# --- the changes --------------------------------------------------------------------------------------------------
 
 log = logging.getLogger("gatehouse.admission")
 

@@ -63,7 +63,8 @@ KNOWN_MAX: Final = 4096                  # answers remembered for one principal
 
 
 class RightsCache:
-    """Made when a principal first asks after a change, which `version` tells."""
+    """What one principal may, as far as it was asked. It holds for one `version` of the rights: after a change the
+    principal's next question makes another one."""
 
     __slots__ = ("known", "known_topics", "rights", "version")
 

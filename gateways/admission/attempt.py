@@ -1,4 +1,6 @@
-"""One try to log in, and one password that several tries may wait for."""
+"""A try to log in: the try itself, the check of a password that several tries may wait for, what a peer has shown, and
+who has logged in lately.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -8,6 +10,8 @@ from typing import Final
 from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.admission.principal import Principal
 from gatehouse.gateways.networks import network_of
+
+# --- tries and checks ---------------------------------------------------------------------------------------------
 
 OnAuthenticated = Callable[[Principal | NotAuthenticated], None]
 
@@ -54,7 +58,9 @@ class Check:
         """The key of the queue that the check stands in, see `check_queue`."""
 
 
-# What a peer showed of itself, as its door read it. Secrets never leave by `repr`.
+# --- what a peer has shown ----------------------------------------------------------------------------------------
+
+# As its door read it. Secrets never leave by `repr`.
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
@@ -87,7 +93,9 @@ class Credentials:
 NOTHING = Credentials()
 
 
-# Who has logged in lately, and from which network: such a login goes before those of strangers while many wait.
+# --- who has logged in lately -------------------------------------------------------------------------------------
+
+# Such a login goes before those of strangers while many wait.
 #
 # Known is the pair, not the name: somebody who merely knows a name gains nothing by it elsewhere. A wrong password of
 # that user there ends it.

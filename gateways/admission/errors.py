@@ -1,4 +1,7 @@
-"""How admission says no. The texts never repeat credentials."""
+"""How admission says no: the errors, and the line that a refusal leaves in the log. And the quota of a user.
+
+The texts never repeat credentials.
+"""
 from __future__ import annotations
 
 import logging
@@ -10,6 +13,7 @@ from typing import Final
 from gatehouse.kernel.errors import KernelError
 from gatehouse.tracing.context import in_a_line, trace_id_in
 
+# --- errors -------------------------------------------------------------------------------------------------------
 
 class NotAuthenticated(Exception):
     """The credentials are wrong, or none came where some are needed. The text never repeats them."""
@@ -146,7 +150,9 @@ class AccountsUnavailable(AccountError):
     code = "accounts_unavailable"
 
 
-# What is refused leaves a line in the log, on every door by one rule: once a minute for each peer and reason. Pure.
+# --- refusals in the log ------------------------------------------------------------------------------------------
+
+# What is refused leaves a line in the log, on every door by one rule: once a minute for each peer and reason.
 #
 # What is refused again within the minute is counted, and the next line says how often. A peer is an address for a login
 # that failed, and a user for a right that is missing.
@@ -162,7 +168,7 @@ MAX_LINES: Final = 100
 
 
 class Refusals:
-    """See the module's text."""
+    """Writes the lines of one hub: once a minute for each door, peer and reason, and at most `MAX_LINES` in all."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -197,7 +203,9 @@ def address_of(peer: str) -> str:
     return peer.rpartition(":")[0] or peer
 
 
-# How much a user may send: kept with the user, and one of the limits of `limits.book`. Pure.
+# --- the quota of a user ------------------------------------------------------------------------------------------
+
+# It is kept with the user, and is one of the limits of `limits.book`.
 
 @dataclass(frozen=True, slots=True)
 class Quota:

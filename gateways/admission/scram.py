@@ -1,4 +1,5 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512, the server's side (RFC 5802, RFC 7677). Pure: the nonce is handed in.
+"""SCRAM-SHA-256 and SCRAM-SHA-512, the server's side (RFC 5802, RFC 7677), and SASLprep (RFC 4013), which brings names
+and passwords to one form. Pure: the nonce is handed in.
 
     client first   n,,n=user,r=CLIENT                       GS2 header, then the bare message
     server first   r=CLIENTserver,s=salt,i=iterations
@@ -24,7 +25,9 @@ from gatehouse.gateways.admission.accounts import ScramSecret
 from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.admission.principal import Principal
 
-# SASLprep (RFC 4013): user names and passwords in one form, whatever a keyboard made of them. Pure.
+# --- SASLprep -----------------------------------------------------------------------------------------------------
+
+# User names and passwords in one form, whatever a keyboard made of them.
 
 class ForbiddenCharacter(ValueError):
     """The text holds a character that SASLprep prohibits. The message does not repeat it."""
@@ -57,6 +60,8 @@ def _check_direction(text: str) -> None:
             stringprep.in_table_d1(text[0]) and stringprep.in_table_d1(text[-1])):
         raise ForbiddenCharacter("left-to-right and right-to-left letters together")
 
+
+# --- SCRAM --------------------------------------------------------------------------------------------------------
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MAX_MESSAGE_BYTES: Final = 4096

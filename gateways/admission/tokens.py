@@ -1,6 +1,7 @@
-"""JWTs (RFC 7519): the issuer's key set, and what a token says of its bearer. Pure but for what it is handed.
+"""JWTs (RFC 7519): the issuer's key set, and what a token says of its bearer. And API keys, tokens of our own. Pure
+but for what it is handed.
 
-The rules it keeps (RFC 8725): algorithms come from the configuration and are asymmetric, never `none`, never HS* (so a
+The rules for JWTs (RFC 8725): algorithms come from the configuration and are asymmetric, never `none`, never HS* (so a
 public key is no secret to sign with); a key is used only with the algorithms of its type; issuer, audience and expiry
 are demanded; `nbf` and `iat` in the future are refused, beyond the leeway.
 """
@@ -20,6 +21,8 @@ import jwt
 from gatehouse.gateways.admission.accounts import check_tenant_name
 from gatehouse.gateways.admission.errors import InvalidUser, NotAuthenticated
 from gatehouse.gateways.admission.principal import ANONYMOUS, BY_TOKEN, DEFAULT_TENANT, Principal
+
+# --- JWTs ---------------------------------------------------------------------------------------------------------
 
 MAX_TOKEN_BYTES: Final = 16_384
 MAX_KEYS: Final = 100                    # of one key set
@@ -264,7 +267,9 @@ def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode(errors="surrogatepass")).digest()
 
 
-# API keys: `gh_ID_SECRET`. The id finds the key, the secret proves it; only a hash of the secret is kept. Pure.
+# --- API keys -----------------------------------------------------------------------------------------------------
+
+# `gh_ID_SECRET`: the id finds the key, the secret proves it; only a hash of the secret is kept.
 #
 # The secret is 32 random bytes, so that a plain SHA-256 is enough: nobody tries them out, and a check costs
 # microseconds.

@@ -1,7 +1,8 @@
-"""A topic's settings in Kafka's words: which there are, what each does here, and how they become the kernel's. Pure.
+"""Settings of topics, of the hub and of groups in Kafka's words: which there are, what each does here, how a topic's
+become the kernel's, and where a group's are kept.
 
-A setting is *honoured* (it is one of the kernel's), or *taken*: it changes nothing that a client can see, and is
-remembered so that whoever has set it reads it back. Any other setting or value is refused with INVALID_CONFIG.
+A topic's setting is *honoured* (it is one of the kernel's), or *taken*: it changes nothing that a client can see, and
+is remembered so that whoever has set it reads it back. Any other setting or value is refused with INVALID_CONFIG.
 """
 from __future__ import annotations
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from gatehouse.gateways.contract import Services
     from gatehouse.kernel.message import Owner
 
+
+# --- topics -------------------------------------------------------------------------------------------------------
 
 BOOLEAN: Final = 1
 STRING: Final = 2
@@ -211,7 +214,9 @@ def default_of(name: str, hub: KernelSettings) -> str:
     return TOPIC_CONFIGS[name].default
 
 
-# What holds for the whole hub, in the words of a broker's settings: shown to administrators. Pure.
+# --- the hub ------------------------------------------------------------------------------------------------------
+
+# What holds for the whole hub, in the words of a broker's settings: shown to administrators.
 
 ONE: Final = "1"
 
@@ -244,7 +249,9 @@ def broker_configs(hub: KernelSettings, door: KafkaConfig) -> list[tuple[str, in
     ]
 
 
-# Settings that this door keeps in the hub, a JSON object for each thing that has any: they hold once they are durable.
+# --- settings that this door keeps in the hub ---------------------------------------------------------------------
+
+# A JSON object for each thing that has any settings: they hold once they are durable.
 #
 # What is on its way to the disk is what the next change begins from, so two changes that come together are both made. A
 # change that the disk refuses leaves everything as it was.
@@ -265,7 +272,7 @@ class Change(NamedTuple):
 
 
 class KeptConfigs:
-    """Of one space of definitions, by tenant and name."""
+    """The settings in one space of definitions, by tenant and name."""
 
     def __init__(self, services: Services, space: str) -> None:
         self._kernel = services.kernel
@@ -330,7 +337,9 @@ class KeptConfigs:
             self._first.discard(name)
 
 
-# Settings of consumer groups in Kafka's words (resource kind GROUP), kept by the hub for each group that has any.
+# --- groups -------------------------------------------------------------------------------------------------------
+
+# Settings of consumer groups (resource kind GROUP), kept by the hub for each group that has any.
 #
 #     space "kafka-groups", name: the group, value: a JSON object of settings
 #
@@ -375,7 +384,7 @@ def default_of_group(name: str, config: KafkaConfig) -> str:
 
 
 class GroupConfigs:
-    """Of all groups, by tenant and name."""
+    """The settings of all groups, by tenant and name."""
 
     def __init__(self, services: Services) -> None:
         self._kept = KeptConfigs(services, SPACE)

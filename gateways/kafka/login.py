@@ -1,4 +1,5 @@
-"""How one connection logs in: the exchange of SASL messages, once at first and again before a session ends (KIP-368).
+"""How one connection logs in: SASL messages as bytes, and their exchange, once at first and again before a session ends
+(KIP-368).
 
     nothing asked  --SaslHandshake-->  mechanism chosen  --SaslAuthenticate...-->  logged in  --SaslHandshake--> ...
 
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from gatehouse.gateways.kafka.session import KafkaSession
 
 
-# SASL mechanisms as bytes: what a client shows of itself. Pure; whether it is true is admission's to say.
+# --- SASL messages ------------------------------------------------------------------------------------------------
+
+# What a client shows of itself, as bytes. Whether it is true is admission's to say.
 #
 #     PLAIN          authorization id NUL user NUL password                                     (RFC 4616)
 #     OAUTHBEARER    n,a=AUTHORIZATION-ID, ^A auth=Bearer TOKEN ^A KEY=VALUE ^A ... ^A           (RFC 7628)
@@ -88,6 +91,8 @@ def bearer_challenge() -> bytes:
     return json.dumps({"status": "invalid_token"}).encode()
 
 
+# --- the exchange -------------------------------------------------------------------------------------------------
+
 MAX_ROUNDS: Final = 4          # messages of one login: SCRAM and a failing OAUTHBEARER take two
 
 
@@ -102,7 +107,7 @@ class Round(Protocol):
 
 
 class KafkaLogin:
-    """One connection's. `done(principal)` is told of every login that succeeds."""
+    """The logins of one connection. `done(principal)` is told of every one that succeeds."""
 
     def __init__(self, session: KafkaSession, done: Callable[[Principal], None]) -> None:
         self.mechanism = ""            # chosen by a handshake, until the login is done

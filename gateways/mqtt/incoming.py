@@ -1,4 +1,5 @@
-"""What the PUBLISH packets of one MQTT 5 client say beyond topic and payload: properties and topic aliases.
+"""What the PUBLISH packets of one MQTT 5 client say beyond topic and payload: properties and topic aliases. And what
+kind each packet is, of any version, while its client is slowed down for a limit. Pure.
 
     read(packet)    one PUBLISH, read by itself: any of them, at about 10 us
     meanings        what properties meant that came before, by their bytes: the codec looks them up for whole bursts
@@ -31,6 +32,8 @@ from gatehouse.gateways.properties.values import NUMBER, normalize
 from gatehouse.gateways.slowing import COUNTS, GOES, LAST
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import RETAIN, When
+
+# --- properties and topic aliases ---------------------------------------------------------------------------------
 
 KNOWN_MAX: Final = 256                 # different sets of properties that are remembered for one client
 KNOWN_BYTES_MAX: Final = 1024          # of each
@@ -69,7 +72,7 @@ class Publish:
 
 
 class Incoming:
-    """One MQTT 5 client's. `now_ms`: wall time."""
+    """Reads the PUBLISH packets of one MQTT 5 client. `now_ms`: wall time."""
 
     def __init__(self, now_ms: Callable[[], int], receive_maximum: int, alias_maximum: int, *, tells: bool,
                  checks_format: bool) -> None:
@@ -155,7 +158,9 @@ def _when(delay: str | None, at: str | None, key: str) -> When | None:
     return When(delay_ms=round(float(delay) * 1000), name=key)
 
 
-# What each packet is while its client is slowed down for a limit: see `gateways.slowing`. Pure.
+# --- kinds of packets ---------------------------------------------------------------------------------------------
+
+# What each packet is while its client is slowed down for a limit: see `gateways.slowing`.
 
 PUBLISH: Final = 3
 DISCONNECT: Final = 14

@@ -1,6 +1,7 @@
-"""Consumer groups as state records: one of the group, one of each member; what changes together is in one frame.
+"""Consumer groups as state records, and the names of all assigned groups.
 
-Partition ids stand as runs, (first, count): a member of a topic with ten thousand partitions takes one.
+A group has one record, and each of its members one; what changes together is in one frame. Partition ids stand as runs,
+(first, count): a member of a topic with ten thousand partitions takes one.
 """
 from __future__ import annotations
 
@@ -97,7 +98,7 @@ def runs(partition_ids: Iterable[int]) -> list[tuple[int, int]]:
     return joined
 
 
-# Names of assigned groups: whoever comes first, members or leases, has a name; and what is said of who has members.
+# --- names of assigned groups -------------------------------------------------------------------------------------
 
 OURS: Final = GroupSettings(kind=ASSIGNED)
 """The definition that a group gets from its first member."""
@@ -108,7 +109,8 @@ PutState = Callable[[list[StateRecord], "Owner | None", object], None]
 
 # decision 159: one table of names
 class GroupNames:
-    """`live` learns which groups have members; `has_offsets` says whether a group has committed any."""
+    """Who has a name: whoever comes first, members or leases. And which groups have members, which `live` learns.
+    `has_offsets` says whether a group has committed any."""
 
     def __init__(self, definitions: Definitions[GroupSettings], live: LiveGroups, put_state: PutState,
                  has_offsets: Callable[[str, str], bool]) -> None:

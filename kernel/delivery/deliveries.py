@@ -37,7 +37,7 @@ BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)
 
 
 class Latency:
-    """Of one door: `counts` by the bounds, and one more behind them."""
+    """How long the messages of one door took: `counts` by the bounds, and one more behind them."""
 
     __slots__ = ("counts", "total_ms")
 
@@ -52,7 +52,7 @@ class Latency:
 
 
 class Latencies:
-    """Of all doors."""
+    """How long messages took, by door."""
 
     def __init__(self) -> None:
         self._by_door: dict[str, Latency] = {}

@@ -1,5 +1,9 @@
 """The commit log in files: segments of frames, found again after a crash.
 
+    SegmentReader   reads one segment's file forward
+    SegmentChain    a chain: one folder of segments
+    SegmentLog      the log: two chains
+
 A chain is a folder of segment files; what else lies in the folder is let be. A log is two chains: the main one and the
 one of what is kept.
 
@@ -61,6 +65,8 @@ from gatehouse.kernel.log.set_aside import Note, SetAside
 if TYPE_CHECKING:
     pass
 
+
+# --- a segment's file ---------------------------------------------------------------------------------------------
 
 SEGMENT_MAGIC: Final = b"GATESEG1"
 FRAME_MAGIC: Final = b"GHF1"
@@ -183,6 +189,8 @@ class SegmentReader:
             stop = at
         return start
 
+
+# --- a chain of segments ------------------------------------------------------------------------------------------
 
 class SegmentChain:
     """One folder of segments; see the file's layout above."""
@@ -564,6 +572,8 @@ class SegmentChain:
             for base in list(self._readers):
                 self._close_reader(base)
 
+
+# --- a log of two chains ------------------------------------------------------------------------------------------
 
 class Chain(Protocol):
     """One sequence of frames in segments; its methods are those of `kernel.log.log.Log` for one chain."""

@@ -1,4 +1,5 @@
-"""Records of Kafka's record format v2: encoding for what the other doors publish, decoding for what they read. Pure.
+"""Records of Kafka's record format v2: encoding for what the other doors publish, decoding for what they read; headers
+that only the hub sees; and the column of authors in front of a frame's records. Pure. Hot.
 
     record  := length varint | attributes i8 | timestamp delta varlong | offset delta varint
              | key length varint (-1: null) | key | value length varint (-1: null) | value
@@ -408,7 +409,9 @@ def _public(headers: Headers) -> Headers:
     return tuple([header for header in headers if not header[0].startswith(MARK)])
 
 
-# Who published: a column in front of the runs of a frame's body. Pure. Hot.
+# --- who published ------------------------------------------------------------------------------------------------
+
+# A column in front of the runs of a frame's body:
 #
 #      0  magic         u32
 #      4  length        u32    of all of it

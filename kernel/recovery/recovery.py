@@ -1,9 +1,14 @@
-"""Opening: the index says how far it is complete, the log is replayed from there.
+"""Opening: the index says how far it is complete, the log is replayed from there, and a new epoch begins behind it.
+
+    resume      what is appended to a log that was put back from a backup, before any hub opens it
+    left_out    what an opening leaves out behind frames that are lost
+    Recovery    the opening: index, state and memory are as they were when the hub ended
+    Beginning   the first frames of the new epoch
 
 Replay reads heads only and asks no clock and no configuration. An index that is missing is built anew from the first
 frame; it is checkpointed on the way, so that memory stays bounded. One that knows of more than the log holds is the
 witness of a lost end: it stays as it is, the log goes on behind what it knows of, and the frame that leaves
-ids out (below) writes to the log what only the index knows.
+ids out (`left_out`) writes to the log what only the index knows.
 """
 from __future__ import annotations
 
@@ -33,7 +38,9 @@ from gatehouse.kernel.state.views import (
 )
 from gatehouse.kernel.state.watermarks import Watermarks
 
-# A log that was put back from a backup goes on behind everything that its hub may have given out since.
+# --- behind a backup that was put back ----------------------------------------------------------------------------
+
+# The log goes on behind everything that its hub may have given out since.
 #
 # The hub that the backup is of went on: it gave out message ids, numbered its starts, made topics and producer ids,
 # signed handles. None of that is in the copy, and none may be given out a second time. How far it got is not known; how
@@ -140,7 +147,9 @@ def lineage_of(secret: bytes) -> str:
     return blake2b(secret, digest_size=8, person=b"lineage").hexdigest()
 
 
-# Going on behind what is lost: what may have been given out is never given out again.
+# --- behind lost frames -------------------------------------------------------------------------------------------
+
+# What may have been given out is never given out again.
 #
 # Frames that cannot be read gave out offsets, message ids, ids of topics, partitions and producers, and one of them may
 # have begun an epoch. How much is not known; how many bytes they had is. So the first frames of the new epoch
@@ -188,6 +197,8 @@ def _partitions(topics: Topics, watermarks: Watermarks, state: StateTable) -> se
         partition_ids.update(decode_queue(key, value).partition_ids())
     return partition_ids
 
+
+# --- the opening --------------------------------------------------------------------------------------------------
 
 LOADED: tuple[Kind, ...] = (Kind.COUNTERS, Kind.EPOCH, Kind.TOPIC, Kind.WATERMARKS, Kind.OFFSET)
 """Kinds of state that are in memory whole; the others are read when they are needed."""
@@ -339,7 +350,7 @@ class Recovery:
         self._state.begin()
 
 
-# The first frames of an epoch: its number, what the hub was given once, and what is left out behind lost frames.
+# --- a new epoch --------------------------------------------------------------------------------------------------
 
 ID_STEP: Final = 1 << 20  # decision 8
 """Message ids begin anew at a multiple of this at every start: none that was ever told is given again."""
@@ -349,7 +360,8 @@ ID_STEPS: Final = 2
 
 
 class Beginning:
-    """Writes them, behind what recovery has found."""
+    """Writes the first frames of an epoch, behind what recovery has found: its number, what the hub was given once, and
+    what is left out behind lost frames."""
 
     def __init__(self, *, log: Log, index: Index, memtables: Memtables, topics: Topics, watermarks: Watermarks,
                  state: StateTable, views: Views, clock: Clock, identity: Identity) -> None:

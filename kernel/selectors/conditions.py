@@ -1,4 +1,5 @@
-"""Nodes to closures: each takes the values of the selector's slots and answers a number, a text or a truth value.
+"""Nodes to closures: each takes the values of the selector's slots and answers a number, a text or a truth value. And
+what a name such as `value.temp` finds in a value that is JSON.
 
 None is NULL for a value and *unknown* for a condition. Three-valued logic, as SQL-92 8.12 has it:
 
@@ -69,7 +70,7 @@ def compile_condition(node: Node) -> Condition:
     return _truth_value(node)
 
 
-# --- logic ----------------------------------------------------------------------------------------------------------
+# --- logic --------------------------------------------------------------------------------------------------------
 
 def _all_of(operands: list[Condition]) -> Condition:
     def test(slots: Slots) -> bool | None:
@@ -113,7 +114,7 @@ def _truth_value(node: Value) -> Condition:
     return lambda slots: value
 
 
-# --- tests ----------------------------------------------------------------------------------------------------------
+# --- tests --------------------------------------------------------------------------------------------------------
 
 def _comparison(node: Comparison) -> Condition:
     left, right, compare = node.left, node.right, COMPARE[node.operator]
@@ -208,7 +209,7 @@ def _absent(slot: int) -> Condition:
     return lambda slots: slots[slot] is None
 
 
-# --- values ---------------------------------------------------------------------------------------------------------
+# --- values -------------------------------------------------------------------------------------------------------
 
 def _text(node: Value) -> TextReader:
     if isinstance(node, Name):
@@ -256,7 +257,9 @@ def _sum(first: NumberReader, rest: list[tuple[Callable[[Any, Any], Number], Num
     return read
 
 
-# What stands at a place in a value that is JSON, as the bytes that a header with the same content would have. Pure.
+# --- values that are JSON -----------------------------------------------------------------------------------------
+
+# What stands at a place in one, as the bytes that a header with the same content would have:
 #
 #     {"temp": 21.5, "rooms": [{"name": "hall"}], "on": true}
 #

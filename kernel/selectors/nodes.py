@@ -1,4 +1,4 @@
-"""The parts of a parsed condition.
+"""The parts of a parsed condition, how a text is matched with LIKE, and which part may stand where.
 
     values       Literal, Name, Negated, Arithmetic
     conditions   Comparison, Between, Listed, Like, Absent, Not, AllOf, AnyOf; and a Name or a truth value alone
@@ -12,7 +12,9 @@ from typing import Final, NamedTuple
 from gatehouse.kernel.errors import InvalidSelector
 from gatehouse.kernel.selectors.tokens import Number
 
-# LIKE patterns: `%` is any number of characters, `_` is any one; the escape character takes the meaning from both.
+# --- LIKE ---------------------------------------------------------------------------------------------------------
+
+# `%` is any number of characters, `_` is any one; the escape character takes the meaning from both.
 #
 # A pattern is cut at its `%` into pieces. The first and the last piece have their fixed places, each between them takes
 # the leftmost place that is left: nothing is ever tried again. A piece without `_` is looked for by `str.find`; one
@@ -104,6 +106,8 @@ def parse_like(pattern: str, escape: str, position: int) -> LikePattern:
     return LikePattern(tuple(LikePart(piece) for piece in kept))
 
 
+# --- nodes --------------------------------------------------------------------------------------------------------
+
 class Literal(NamedTuple):
     """A value that stands in the text: text as UTF-8, a number, or a truth value."""
 
@@ -187,6 +191,8 @@ class AnyOf(NamedTuple):
 Value = Literal | Name | Negated | Arithmetic
 Node = Value | Comparison | Between | Listed | Like | Absent | Not | AllOf | AnyOf
 
+
+# --- kinds of nodes -----------------------------------------------------------------------------------------------
 
 # What kind of value an operand is, as far as the text says, and the refusal of what cannot stand where it stands.
 

@@ -1,4 +1,5 @@
-"""One session: its filters, what is in flight, what came in and is not released. Pure: no clock, no log.
+"""One session: its filters, what is in flight, what came in and is not released, and what it weighs. Pure: no clock, no
+log.
 
     offset < following          handed out: in flight under a packet id, or done with
     offset >= following         waits, in the session's own partition
@@ -32,7 +33,9 @@ from gatehouse.kernel.sessions.session_records import (
 )
 from gatehouse.kernel.sessions.session_values import IDS_MAX, NEVER, Subscribed
 
-# The bytes of what waits for one session, in pieces of neighbours. Pure.
+# --- what a session weighs ----------------------------------------------------------------------------------------
+
+# The bytes of what waits for one session, in pieces of neighbours.
 #
 # A session is weighed only where what waits could be too much at all, see `sessions`. Pieces are as small as a
 # sixty-fourth of the limit, or as one frame; within one all messages count as equally long.
@@ -41,7 +44,7 @@ PIECES: Final = 64           # that a limit is cut into, at least
 
 
 class Weight:
-    """See the module's text. `end_offset`: the offset behind all that is weighed."""
+    """The bytes of what waits for one session. `end_offset`: the offset behind all that is weighed."""
 
     __slots__ = ("_pieces", "_total", "end_offset")
 
@@ -95,6 +98,8 @@ class Weight:
         return first
 
 
+# --- the session --------------------------------------------------------------------------------------------------
+
 CONNECTED: Final = 0
 RECEIVED_MAX: Final = 65_535         # packet ids there are
 NO_STINTS: Final[tuple[Stint, ...]] = ()
@@ -109,7 +114,7 @@ OF_TERMS: Final = 8          # what is owed of histories
 
 
 class Session(Lasting):
-    """See the module's text."""
+    """What a client is owed while it is away, and how far it is: all but its messages."""
 
     __slots__ = ("attached", "client_id", "created_ms", "dropped", "expiry_ms", "flight", "following", "gone",
                  "last_id", "received", "stints", "tenant", "terms", "until_ms", "user", "weight")

@@ -1,5 +1,10 @@
 """Group commit: one frame at a time goes to the log; what arrives meanwhile gathers into the next.
 
+    Patience     how long a frame waits for more publishers
+    Answering    owners are told what became of what they appended
+    Committer    the pending frame, the frame on its way, and what becomes of both
+    Appending    messages enter the pending frame
+
     append ... append     fill the pending frame, in the order of arrival
     flush                 at the end of the turn, or when the frame before is durable: seal, write, fdatasync on the
                           log's thread
@@ -61,14 +66,13 @@ from gatehouse.kernel.write.pending_frame import Places as MessagePlaces
 
 # decision 277: a frame waits for those who were answered a moment ago
 
-
 AWAITED_MAX: Final = 1_024             # more than that fill a frame anyhow
 MOMENT_MS: Final = 1                   # after their answers; whoever comes later is far away
 SKIPPED_MAX: Final = 256               # frames that are not waited with, after waits in vain
 
 
 class Patience:
-    """Of one committer: `turns` for each frame; 0: none."""
+    """Says of each frame of one committer whether it waits: for `turns` of the loop at most; 0: none waits."""
 
     def __init__(self, turns: int) -> None:
         self.turns: int = turns
@@ -109,7 +113,7 @@ class Patience:
         return False
 
 
-# --- the committer ------------------------------------------------------------------------------------------------
+# --- answers, and the committer -----------------------------------------------------------------------------------
 
 SYNC_INTERVAL_MS: Final = 1_000
 NOTHING: Final[AbstractSet[int]] = frozenset()
@@ -185,7 +189,8 @@ class Answering:  # decision 122
 
 
 class Committer:
-    """Owns the pending frame and the flight; see above. `deliver` hands to live subscribers what they hear of."""
+    """Owns the pending frame, and the one that is on its way to the disk. `deliver` hands to live subscribers
+    what they hear of."""
 
     def __init__(self, *, loop: Loop, worker: Worker, log: Log, writer: FrameWriter, clock: Clock,
                  disk_guard: DiskGuard, backpressure: Backpressure, watermarks: Watermarks, memtables: Memtables,
@@ -553,7 +558,9 @@ class Committer:
             on_idle()
 
 
-# Messages enter the pending frame; producers' batches by `batches`.
+# --- messages enter the pending frame -----------------------------------------------------------------------------
+
+# Producers' batches enter it by `batches`.
 
 Adding = Callable[[PendingFrame, list[Message], MessagePlaces], None]
 """Puts messages into a frame and tells the place of each."""
@@ -591,7 +598,7 @@ class ReceiptKeeper(Protocol):
 
 
 class Appending:
-    """What `check` finds is refused before anything of a call is taken."""
+    """Has messages enter the pending frame. What `check` finds is refused before anything of a call is taken."""
 
     def __init__(self, *, committer: Committer, places: Places, disk_guard: DiskGuard, idempotency: Idempotency,
                  queue_limits: QueueLimits, receipts: ReceiptKeeper, speaker: Speaker,

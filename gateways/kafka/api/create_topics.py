@@ -1,6 +1,7 @@
-"""CreateTopics 0 to 7: topics with their partitions and settings; answered when durable. Behind it what changes them.
+"""CreateTopics 0 to 7, DeleteTopics 0 to 6, CreatePartitions 0 to 3, DeleteRecords 0 to 2: topics are made and changed.
 
-Who makes topics faster than he may is told so: `pacing.py`.
+Each is answered when it is durable. What changes a topic takes the right to alter it. Making and deleting topics and
+adding partitions has a pace: `pacing.py`.
 """
 from __future__ import annotations
 
@@ -175,10 +176,7 @@ CREATE_TOPICS = Api(key=19, name="CreateTopics", first_version=0, last_version=7
                     message=CreateTopicsRequest)
 
 
-# DeleteTopics 1 to 6, CreatePartitions 0 to 3, DeleteRecords 0 to 2: topics that are there are changed.
-#
-# Each takes the right to alter the topic, and is answered when it is durable. Deleting topics and adding partitions has
-# a pace: `pacing.py`.
+# ---- what changes a topic that is there
 
 BY_ID: Final = 6                 # the first version of DeleteTopics that may name a topic by its id
 DELETION_THROTTLED: Final = 5    # clients know THROTTLING_QUOTA_EXCEEDED from these versions on

@@ -1,4 +1,5 @@
-"""JoinGroup 0 to 9, SyncGroup 0 to 5, Heartbeat 0 to 4, LeaveGroup 0 to 5: the members of consumer groups.
+"""JoinGroup 0 to 9, SyncGroup 0 to 5, Heartbeat 0 to 4, LeaveGroup 0 to 5: the members of consumer groups. And
+FindCoordinator 0 to 6, by which they find the node that coordinates their group.
 
 What the members of a group say to each other (subscriptions, assignments) is for them alone: bytes here. A join waits
 for the group's next generation, a sync for the assignment; meanwhile what the same connection asks behind it waits,
@@ -229,7 +230,9 @@ SYNC_GROUP = Api(key=14, name="SyncGroup", first_version=0, last_version=5, firs
                  message=SyncGroupRequest)
 
 
-# FindCoordinator 0 to 6: this node coordinates every group, since it is the only one.
+# ---- FindCoordinator
+
+# This node coordinates every group, since it is the only one.
 #
 # A transaction has no coordinator here: Kafka's transactions are not offered. Whoever asks for one is answered
 # TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error at which every client gives up at once and shows the text beside
