@@ -42,7 +42,7 @@ def give_back() -> None:
 
 
 class GivingBack:
-    """Once, some time after it was asked for, however often it is."""
+    """Gives memory back once, some time after it was asked for, however often that is."""
 
     def __init__(self, aio: asyncio.AbstractEventLoop, give: Callable[[], None] = give_back) -> None:
         self._aio = aio

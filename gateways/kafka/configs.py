@@ -393,7 +393,7 @@ class GroupConfigs:
 
     @staticmethod
     def of(services: Services) -> GroupConfigs:
-        """Those of the hub, read at the first use."""
+        """The settings of the hub's groups, read at the first use."""
         return services.share(SPACE, lambda: GroupConfigs(services))
 
     def get(self, tenant: str, name: str) -> Mapping[str, str]:

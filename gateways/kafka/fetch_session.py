@@ -204,7 +204,7 @@ class SessionRows(FetchRows):
         self._watched: list[tuple[FollowedTopic, PartitionIds]] = []
 
     def begin_topic(self, topic: FollowedTopic) -> TopicRows:
-        """Its head is written when it is known how many partitions follow."""
+        """Begin a topic. Its head is written when it is known how many partitions follow."""
         of = TopicRows(topic, len(self.rows))
         self._topics.append(of)
         self.rows.append(b"")

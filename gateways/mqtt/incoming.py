@@ -67,7 +67,7 @@ class Publish:
         return not self.address or self.when is not None or self.refusal is not None
 
     def message(self, place: int) -> Message:
-        """To be stored at a place."""
+        """The message, to be stored at a place."""
         return place, self.value, self.meaning[0], self.attributes, self.meaning[1]
 
 

@@ -41,7 +41,7 @@ class Outgoing:
         self.subscriptions = subscriptions
 
     def properties_of(self, message: Message, was_sent: bool = False) -> bytes | None:
-        """Those of a message; None where it is worth nothing any more, and was not sent before."""
+        """The properties of a message; None where it is worth nothing any more, and was not sent before."""
         headers = message[2]
         if headers == b"\0" and not message[4]:
             return b""

@@ -307,7 +307,7 @@ class ConsumerGroups:
         return refusals
 
     def partition_ids(self, tenant: str, parts: Parts) -> frozenset[int]:
-        """Of partitions that a member names; without those that are not there."""
+        """The ids of partitions that a member names, without those that are not there."""
         partition_ids: set[int] = set()
         for name, numbers in parts:
             topic = self._topics.get(name, tenant)

@@ -127,7 +127,7 @@ class Journey:
     places: dict[int, Location] = field(default_factory=dict)       # by partition id, of every event
 
     def lies_at(self, place: Location) -> None:
-        """It was stored there first, as far as that is known."""
+        """The message was stored at this place first, as far as that is known."""
         self.place = place
         self.places.setdefault(place.partition_id, place)
 

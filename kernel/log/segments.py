@@ -170,7 +170,8 @@ class SegmentReader:
         return None
 
     def _is_frame(self, chunk: bytes, index: int, at: int) -> bool:
-        """Its place is looked at first: a message may hold any number of the four bytes."""
+        """Whether a frame begins here. Its place is looked at first: a message may hold the four bytes any number of
+        times."""
         if index + ENVELOPE_BYTES > len(chunk) or _ENVELOPE.unpack_from(chunk, index)[4] != self.base + at:
             return False
         try:
@@ -180,7 +181,7 @@ class SegmentReader:
         return True
 
     def last_byte(self, start: int, stop: int) -> int:
-        """Behind the last byte of a range that is not zero; `start` where all of them are."""
+        """The place behind the last byte of a range that is not zero; `start` where all of them are."""
         while stop > start:
             at = max(start, stop - READ_WINDOW_BYTES)
             left = self.file.read(at, stop - at).rstrip(b"\0")
@@ -435,7 +436,7 @@ class SegmentChain:
         return descriptor, self._size, self.bases[-1] + self._size
 
     def note_written(self, frame_bytes: int, synced: bool) -> None:
-        """It is there, and synced, too."""
+        """The frame is there; where `synced`, on the disk, too."""
         if self._file is not None:                   # else the log was closed meanwhile: a disk that was not waited for
             self._file.grown(frame_bytes)
         self._size += frame_bytes
@@ -443,7 +444,7 @@ class SegmentChain:
             self._dirty = False
 
     def cut_back(self, error: OSError) -> tuple[int, int]:
-        """It could not be written. Raises LogFull or LogFailed, as `append` would have."""
+        """The frame could not be written. Raises LogFull or LogFailed, as `append` would have."""
         self._undo(error)
 
     def _roll(self) -> None:

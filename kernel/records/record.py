@@ -470,7 +470,8 @@ class Authors(NamedTuple):
         return self.authors[self.numbers[at]]
 
     def within(self, message_id: int, count: int) -> list[tuple[int, int]]:
-        """From which id on where the name of whose they are stands, of so many messages; -1 where that is not known."""
+        """Of so many messages: from which id on, and where the name of their publisher stands; -1 where that is not
+        known."""
         begin = message_id - self.first_id
         if begin < 0:
             return []

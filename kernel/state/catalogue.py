@@ -4,11 +4,11 @@
     topics     one row per topic
     groups     one row per group and partition: the committed offset
 
-These are the *projection* (`PROJECTION`): derived from the log, written by the checkpoints' thread and by nobody else,
-the log position in the same transaction; the hub never reads them but for that position, and may empty and refill them
-at any time, so no other table may refer to them. What the log does not hold (users, rights, quotas, relay links,
-webhooks) is *truth* and gets tables of its own beside them, in a `MetaData` of its own, which nothing here touches.
-Both are made and changed by the migrations in `kernel/state/migrations`, which run when the catalogue is opened.
+These are the *projection* (`PROJECTION`). They are derived from the log, and written by the checkpoints' thread alone,
+with the log position in the same transaction. The hub never reads them but for that position, and may empty and refill
+them at any time, so no other table may refer to them. What the log does not hold (users, API keys, rules, limits) is
+*truth*. It has tables of its own beside them, in a `MetaData` of its own, which nothing here touches. Both are made and
+changed by the migrations in `kernel/state/migrations`, which run when the catalogue is opened.
 
 A database that fails is told once, counted, and tried again at a later checkpoint: messages do not wait for it. For
 backups the truth of an SQLite database is copied out of it (`copy_truth`).

@@ -507,7 +507,7 @@ class Committer:
         self._next()
 
     def _take_back(self, frames: list[PendingFrame], error: KernelError) -> None:
-        """None of these was stored: whoever took part hears first, then their owners."""
+        """None of these frames was stored: whoever took part hears of it first, then the owners."""
         self.refused += len(frames)
         joined = {participant: None for frame in frames for participant in frame.participants}
         for participant in [standing for standing in self._participants if standing in joined]:
@@ -594,7 +594,7 @@ class ReceiptKeeper(Protocol):
         ReceiptDenied."""
 
     def on_entered(self, frame: PendingFrame, askings: list[Any], places: MessagePlaces) -> None:
-        """They are in the pending frame, each in its place by its index."""
+        """These messages are in the pending frame, each in its place by its index."""
 
 
 class Appending:
@@ -714,7 +714,7 @@ class Appending:
         return (speaker.origin if speaker.origin.door else None), None, None
 
     def require(self, messages: list[Message]) -> None:
-        """Messages that will enter later. Raises StorageFull, KeptFull, QueueFull, and what `check` raises."""
+        """Look whether messages may enter later. Raises StorageFull, KeptFull, QueueFull, and what `check` raises."""
         if self._disk_guard.short:
             self._disk_guard.refuse()
         if self._disk_guard.kept_full:
@@ -723,13 +723,13 @@ class Appending:
             self._queue_limits.require_room(messages)
 
     def refuse_full(self, messages: list[Message]) -> None:
-        """These enter now, and were checked. Raises KeptFull, QueueFull, with nothing done."""
+        """These messages enter now, and were checked. Raises KeptFull, QueueFull, with nothing done."""
         if self._disk_guard.kept_full:
             self.refuse_owed(messages)
         self._queue_limits.refuse_full(messages)
 
     def check_entering(self, messages: list[Message]) -> None:
-        """These are about to enter. Raises QueueFull, and what `check` raises."""
+        """These messages are about to enter. Raises QueueFull, and what `check` raises."""
         if check(messages, self._places.refresh):
             self._queue_limits.refuse_full(messages)
 

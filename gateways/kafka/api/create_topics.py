@@ -305,11 +305,11 @@ class RecordDeletion:
         self.deleted.append((row, partition_id))
 
     def begin(self, part: AskedPart) -> None:
-        """All of them at once. Raises Denied, Stopping."""
+        """Delete all records that were asked for, at once. Raises Denied, Stopping."""
         self.request.session.guard.delete_records(self.before, self.request.session, part)
 
     def end(self, outcome: Row) -> None:
-        """It is durable, or was refused."""
+        """The deletion is durable, or was refused."""
         session = self.request.session
         for row, partition_id in self.deleted:
             row.error_code = outcome.error_code
