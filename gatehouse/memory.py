@@ -17,10 +17,10 @@ from typing import Any, Final
 
 # --- memory of this process ---------------------------------------------------------------------------------------
 
-# The C library keeps what is freed behind something that is still in use, and the buffers of a few hundred clients that
+# The C library keeps what is freed behind something that is still in use. The buffers of a few hundred clients that
 # stalled lie scattered: measured, all of their 90 MiB stayed when they had gone, and `malloc_trim` gave back all but
-# three. It takes about 0.4 ms for each MiB that goes, in which others wait that need large pieces of memory: so it runs
-# on another thread, once, some seconds after much was freed, where the C library has it (glibc).
+# three. It takes about 0.4 ms for each MiB that goes, and whoever needs a large piece of memory waits meanwhile. So it
+# runs on another thread, once, some seconds after much was freed, where the C library has it (glibc).
 
 GIVE_BACK_S: Final = 3.0         # after much was freed; what is freed meanwhile goes along
 

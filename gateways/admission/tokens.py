@@ -1,9 +1,9 @@
 """JWTs (RFC 7519): the issuer's key set, and what a token says of its bearer. And API keys, tokens of our own. Pure
 but for what it is handed.
 
-The rules for JWTs (RFC 8725): algorithms come from the configuration and are asymmetric, never `none`, never HS* (so a
-public key is no secret to sign with); a key is used only with the algorithms of its type; issuer, audience and expiry
-are demanded; `nbf` and `iat` in the future are refused, beyond the leeway.
+The rules for JWTs (RFC 8725): algorithms come from the configuration and are asymmetric, never `none`, never HS*, so a
+public key is no secret to sign with. A key is used only with the algorithms of its type. Issuer, audience and expiry
+are demanded. `nbf` and `iat` in the future are refused, beyond the leeway.
 """
 from __future__ import annotations
 

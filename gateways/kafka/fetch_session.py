@@ -370,10 +370,10 @@ def _row_of(filled: tuple[int, list[bytes]]) -> int:
 
 # They are bounded in number and in what they follow.
 #
-# A session ends with its connection, when its client says so, or when another one takes its place: the one that was
-# used longest ago, if nobody has used it for two minutes, else the smallest of those that are two minutes old, if it is
-# smaller than the new one: as in Kafka. A client whose session is gone is told FETCH_SESSION_ID_NOT_FOUND, and lists
-# everything again; one for which there is no room is answered with session 0, and lists everything each time.
+# A session ends with its connection, when its client says so, or when another one takes its place. As in Kafka, that is
+# the one that was used longest ago, if nobody has used it for two minutes; else the smallest of those that are two
+# minutes old, if it is smaller than the new one. A client whose session is gone is told FETCH_SESSION_ID_NOT_FOUND, and
+# lists everything again. One for which there is no room is answered with session 0, and lists everything each time.
 
 MAX_SESSIONS: Final = 1_000          # Kafka's max.incremental.fetch.session.cache.slots
 MAX_FOLLOWED: Final = 500_000        # topics and partitions of all sessions: some 100 MB where each is one by one

@@ -6,9 +6,9 @@
 After a handshake of version 1 messages come as SaslAuthenticate; after version 0, as frames that hold nothing but the
 message (before KIP-152). A client that asks for anything else first is who its certificate says, or anonymous.
 
-Rules kept here: one message at a time, the connection waits for admission's word; a login ends after `MAX_ROUNDS`
-messages or `login_timeout_ms`; a failure is told, where the protocol has words for it, and ends the connection; who
-logs in again stays who he is and keeps his mechanism.
+Rules kept here: messages are looked at one at a time, and the connection waits for admission's word. A login ends after
+`MAX_ROUNDS` messages or `login_timeout_ms`. A failure is told, where the protocol has words for it, and ends the
+connection. Who logs in again stays who he is and keeps his mechanism.
 """
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ Varints are zigzag, seven bits a byte, least significant first. `length` counts 
 Source: https://kafka.apache.org/documentation/#record
 
 In private headers a door keeps its own side of a message: nobody else is shown them. Their names begin with `MARK`, a
-code point that Unicode keeps for the inside of programs: no text has it, and its first byte is in no ASCII text, so
-that a search for it passes over most data at the speed of memory. `Kernel.fetch` and what reads retained values take
+code point that Unicode keeps for the inside of programs. No text has it, and its first byte is in no ASCII text. So a
+search for it passes over most data at the speed of memory. `Kernel.fetch` and what reads retained values take
 them out of what they give; who is handed encoded headers reads them by `public_headers`.
 """
 from __future__ import annotations

@@ -6,9 +6,9 @@
     Beginning   the first frames of the new epoch
 
 Replay reads heads only and asks no clock and no configuration. An index that is missing is built anew from the first
-frame; it is checkpointed on the way, so that memory stays bounded. One that knows of more than the log holds is the
-witness of a lost end: it stays as it is, the log goes on behind what it knows of, and the frame that leaves
-ids out (`left_out`) writes to the log what only the index knows.
+frame; it is checkpointed on the way, so that memory stays bounded. An index that knows of more than the log holds is
+the witness of a lost end. It stays as it is, and the log goes on behind what it knows of. The frame that leaves ids out
+(`left_out`) writes to the log what only the index knows.
 """
 from __future__ import annotations
 

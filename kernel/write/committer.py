@@ -10,9 +10,9 @@
                           log's thread
     applied               back on the kernel's thread: memory, then answers, then deliveries; then the next flush
 
-A frame that finds the disk full fails, and with it everything gathered behind it, since that may build on it; where
-some of that frees more than it takes, the reserve is given up and the frame is tried again before. Any other failure of
-the disk ends the process: what it would answer from here on could not be believed.
+A frame that finds the disk full fails, and with it everything gathered behind it, since that may build on it. Before
+that, where some of it frees more than it takes, the reserve is given up and the frame is tried again. Any other failure
+of the disk ends the process: what it would answer from here on could not be believed.
 
 A frame that could be sealed waits a moment for more publishers, as few of them as there are:
 
