@@ -27,15 +27,12 @@ from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import Topic
 from gatehouse.relay.errors import HistoryLost, HistoryParted, LinkRefused, OutOfTurn, PositionAhead, RelayError
 from gatehouse.relay.histories import DELETED, PARTED, SENT_AGAIN, TOO_LARGE, TOPIC_GONE, Last, Loss, Losses, mark_of
-from gatehouse.relay.letters import (
-    PIECE_BYTES,
-    TAKES_HISTORIES,
-    TAKES_PACKED,
-    Batches,
+from gatehouse.relay.letters import PIECE_BYTES, TAKES_HISTORIES, TAKES_PACKED, Batches, Positions, Ready, Section
+from gatehouse.relay.origins import Marks
+from gatehouse.relay.pacing import Rates
+from gatehouse.relay.picking import OutCounts, Picking, split
+from gatehouse.relay.positions import (
     Origin,
-    Positions,
-    Ready,
-    Section,
     Sent,
     decode_origin,
     decode_sent,
@@ -43,9 +40,6 @@ from gatehouse.relay.letters import (
     sent_record,
     spooled_record,
 )
-from gatehouse.relay.origins import Marks
-from gatehouse.relay.pacing import Rates
-from gatehouse.relay.picking import OutCounts, Picking, split
 from gatehouse.relay.settings import LinkSettings, is_open
 from gatehouse.relay.windows import Window
 

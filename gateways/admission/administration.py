@@ -31,6 +31,7 @@ from gatehouse.gateways.admission.accounts import (
     check_tenant_name,
     check_user_name,
 )
+from gatehouse.gateways.admission.api_keys import make_key
 from gatehouse.gateways.admission.audit import By
 from gatehouse.gateways.admission.errors import (
     AccountError,
@@ -39,7 +40,6 @@ from gatehouse.gateways.admission.errors import (
     InvalidLimit,
     InvalidUser,
     LastAdministrator,
-    Quota,
     UnknownKey,
     UnknownLimit,
     UnknownRule,
@@ -50,9 +50,9 @@ from gatehouse.gateways.admission.limits.limit import Limit, read_limit
 from gatehouse.gateways.admission.passwords import check_new_password, hash_password, scram_secrets
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.principal import ANONYMOUS, DEFAULT_TENANT
+from gatehouse.gateways.admission.quota import Quota
 from gatehouse.gateways.admission.rules import CLIENT, EVERY_TENANT, EVERYONE, Rule, read_rule
-from gatehouse.gateways.admission.scram import ForbiddenCharacter, saslprep
-from gatehouse.gateways.admission.tokens import make_key
+from gatehouse.gateways.admission.saslprep import ForbiddenCharacter, saslprep
 
 # --- who may administer the hub, and whether anybody is left who may ----------------------------------------------
 

@@ -19,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.gateways.admission.admission import LoginsFull, NotAuthenticated
-from gatehouse.gateways.admission.attempt import Credentials
+from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.kafka.error_codes import (
     ILLEGAL_SASL_STATE,
     NONE,

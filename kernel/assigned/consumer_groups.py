@@ -42,15 +42,9 @@ from gatehouse.kernel.assigned.consumer_protocol import (
     read_assignment,
     read_subscription,
 )
-from gatehouse.kernel.assigned.consumer_records import (
-    GroupNames,
-    PutState,
-    group_record,
-    member_record,
-    read_group,
-    read_member,
-)
+from gatehouse.kernel.assigned.consumer_records import group_record, member_record, read_group, read_member
 from gatehouse.kernel.assigned.due import DueHeap
+from gatehouse.kernel.assigned.group_names import GroupNames, PutState
 from gatehouse.kernel.assigned.topic_patterns import TopicPattern
 from gatehouse.kernel.errors import (
     GroupFull,

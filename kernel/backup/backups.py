@@ -21,7 +21,7 @@ from gatehouse.kernel.index.checkpoints import Checkpoints
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.log.log import Log, Segment
 from gatehouse.kernel.ports import Loop, Worker
-from gatehouse.kernel.recovery.recovery import lineage_of
+from gatehouse.kernel.recovery.resuming import lineage_of
 from gatehouse.kernel.retention.retention import Hold, Retention
 from gatehouse.kernel.write.committer import Committer
 

@@ -45,7 +45,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol
+from typing import Final, NoReturn, Protocol
 
 from crc32c import crc32c
 
@@ -61,10 +61,6 @@ from gatehouse.kernel.log.log import (
 )
 from gatehouse.kernel.log.reserve import DISK_FULL
 from gatehouse.kernel.log.set_aside import Note, SetAside
-
-if TYPE_CHECKING:
-    pass
-
 
 # --- a segment's file ---------------------------------------------------------------------------------------------
 

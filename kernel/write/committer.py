@@ -43,7 +43,7 @@ from gatehouse.kernel.log.log import FrameWriter, Log, LogFull
 from gatehouse.kernel.message import RETAIN, Encoded, Judge, Message, Origin, Owner, Placement, Speaker, Stored
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.recorder import Recorder
-from gatehouse.kernel.records.record import note_names
+from gatehouse.kernel.records.authors import note_names
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.state import StateTable
