@@ -174,7 +174,8 @@ class Network:
         for hub in self.hubs:
             if hub.cable is not None:
                 hub.cable.cut = True
-        shelves = None if self.section.spool is None else DiskShelves(Path(self.section.spool), at_once, self.rng.randbytes)
+        spool = self.section.spool
+        shelves = None if spool is None else DiskShelves(Path(spool), at_once, self.rng.randbytes)
         self.meeting = Meeting(self.section, self.met, self.allowed, self.rng.randbytes, self.told.append,
                                lambda: self.wall_ms, shelves)
 
