@@ -6,6 +6,7 @@ import asyncio
 import gc
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,11 @@ from gatehouse.serve import GC_THRESHOLDS, SWITCH_INTERVAL_S, loop_factory
 
 
 class KernelRig:
-    """One kernel over a folder; `close` it."""
+    """One kernel over a folder, whose clock is so much ahead; `close` it."""
 
-    def __init__(self, folder: Path, hub_loop: type[HubLoop] = HubLoop) -> None:
+    def __init__(self, folder: Path, ahead_ms: int = 0) -> None:
         loop = asyncio.get_running_loop()
-        completions, clock = Completions(loop), hub_loop(loop)
+        completions, clock = Completions(loop), HubLoop(loop, lambda: time.time_ns() + ahead_ms * 1_000_000)
         self._log, self._store = SegmentLog(RealDisk(folder)), RocksStore(folder / "index")
         log_worker, frame_writer = begin_log_thread(clock, completions, self._log)
         reader_worker, checkpoint_worker, validation_worker = [

@@ -31,7 +31,6 @@ from typing import Any, Final, NamedTuple
 from bench.kernel_rig import KernelRig
 from bench.load_mqtt import resident_kib
 from gatehouse.kernel.message import Stored
-from gatehouse.runtime import HubLoop
 from gatehouse.serve import GC_THRESHOLDS, SWITCH_INTERVAL_S, loop_factory
 from gatehouse.transactions.coordinator import Check, CheckSettings, Half, Query, Transaction, Transactions
 
@@ -185,17 +184,11 @@ async def begin(options: argparse.Namespace, folder: Path, settings: CheckSettin
     await rig.close()
 
 
-class Later(HubLoop):
-    """Its clock is ahead: whatever waits has been waiting for longer."""
-
-    def now_ms(self) -> int:
-        return super().now_ms() + 2 * WAIT_MS
-
-
-async def start(options: argparse.Namespace, folder: Path, hub_loop: type[HubLoop] = HubLoop
+async def start(options: argparse.Namespace, folder: Path, ahead_ms: int = 0
                 ) -> tuple[KernelRig, Transactions, Beside]:
+    """With a clock that is ahead, whatever waits has been waiting for longer."""
     before_mb, began = resident_mb(), Clock.now()
-    rig = KernelRig(folder, hub_loop)
+    rig = KernelRig(folder, ahead_ms)
     opened = Clock.now()
     transactions = Transactions(rig.kernel)
     transactions.open()
@@ -233,7 +226,7 @@ async def ask(options: argparse.Namespace, folder: Path) -> None:
 
 
 async def expire(options: argparse.Namespace, folder: Path) -> None:
-    rig, transactions, beside = await start(options, folder, Later)
+    rig, transactions, beside = await start(options, folder, 2 * WAIT_MS)
     await until_true(lambda: transactions.statistics()["transactions_expired_total"] > 0)
     beside.line()
     began = time.perf_counter()

@@ -1,4 +1,5 @@
-"""The memory that the hub may have, `hub.memory_bytes`, and what of it is in use.
+"""The memory that the hub may have, `hub.memory_bytes`, what of it is in use, and how the process gives back what it
+freed.
 
 What grows with what clients do is counted by those who hold it (`add`); what the process has in RAM is looked at beside
 it. The larger of the two shares says how much of the budget is used, but memory that nobody counts makes no publisher
@@ -14,12 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-# Memory of this process: how much there is, and giving back what was freed.
-#
-# The C library keeps what is freed behind something that is still in use, and the buffers of a few hundred clients that
+# --- memory of this process ---------------------------------------------------------------------------------------
+
+# The C library keeps what is freed behind something that is still in use. The buffers of a few hundred clients that
 # stalled lie scattered: measured, all of their 90 MiB stayed when they had gone, and `malloc_trim` gave back all but
-# three. It takes about 0.4 ms for each MiB that goes, in which others wait that need large pieces of memory: so it runs
-# on another thread, once, some seconds after much was freed, where the C library has it (glibc).
+# three. It takes about 0.4 ms for each MiB that goes, and whoever needs a large piece of memory waits meanwhile. So it
+# runs on another thread, once, some seconds after much was freed, where the C library has it (glibc).
 
 GIVE_BACK_S: Final = 3.0         # after much was freed; what is freed meanwhile goes along
 
@@ -41,7 +42,7 @@ def give_back() -> None:
 
 
 class GivingBack:
-    """Once, some time after it was asked for, however often it is."""
+    """Gives memory back once, some time after it was asked for, however often that is."""
 
     def __init__(self, aio: asyncio.AbstractEventLoop, give: Callable[[], None] = give_back) -> None:
         self._aio = aio
@@ -58,6 +59,8 @@ class GivingBack:
         self._aio.run_in_executor(None, self._give)
 
 
+# --- the budget ---------------------------------------------------------------------------------------------------
+
 CGROUP_FILES: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 PART: Final = 0.75
 """Of what the machine, or the container, has, where nothing is set."""
@@ -67,7 +70,7 @@ SEEN_MOST: Final = 0.99
 
 
 class MemoryBudget:
-    """See the module's text."""
+    """How many bytes the hub may use, and what share of them is in use."""
 
     def __init__(self, limit_bytes: int, give_back: Callable[[], None],
                  holders: dict[str, Callable[[], int]] | None = None,

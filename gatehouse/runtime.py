@@ -268,7 +268,7 @@ class ClockTimer:
 
 
 class HubLoop:
-    """See the module's text. `wall_ns` is another clock in tests only."""
+    """The kernel's loop over an event loop. `wall_ns` is another clock in tests only."""
 
     def __init__(self, aio: asyncio.AbstractEventLoop, wall_ns: Callable[[], int] = time.time_ns) -> None:
         self.aio = aio

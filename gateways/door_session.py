@@ -28,7 +28,7 @@ from gatehouse.kernel.message import RETAIN, TRANSIENT
 from gatehouse.kernel.records.record import encode_headers, public_headers
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.admission.attempt import Credentials
+    from gatehouse.gateways.admission.credentials import Credentials
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.contract import Link, Services

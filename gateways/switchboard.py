@@ -143,7 +143,7 @@ class Gathered:
 
 
 class Gathering:
-    """One door's."""
+    """What sessions of one door have published a few at a time, until it enters the kernel as one append."""
 
     def __init__(self, switchboard: Switchboard) -> None:
         self._switchboard: Switchboard = switchboard
@@ -154,7 +154,7 @@ class Gathering:
 
     @property
     def size_bytes(self) -> int:
-        """Of what waits."""
+        """The bytes of what waits."""
         return self._gathered.size_bytes
 
     def add(self, guard: Guard, places: GivenPlaces, messages: list[Message], gatherer: Gatherer, token: object,
@@ -280,7 +280,7 @@ class HeardAddress:
         self.move(place)
 
     def move(self, place: Place) -> None:
-        """Its messages are stored there now."""
+        """The address's messages are stored at this place now."""
         self.topic = place.topic
         self.partition = place.partition               # number within the topic
         self.partition_id = place.partition_id
@@ -303,7 +303,7 @@ class Submitter(Protocol):
     """Who told the kernel something and wants to know when it is durable."""
 
     def on_stored(self, stored: list[Stored]) -> None:
-        """Its submissions of one flush, in order. Must not block or raise."""
+        """What was submitted, of one flush, in order. Must not block or raise."""
 
 
 class Submission:
@@ -330,7 +330,8 @@ class Submission:
 
 
 class Switchboard:
-    """See the module's text. `port` is for guards; what it has here it has by numbers of sessions' own."""
+    """Tells the sessions of one door what its port says. `port` is for guards; what it has here it has by numbers of
+    sessions' own."""
 
     def __init__(self, ports: Ports, transactions: HalfMessages | None, door: str = "") -> None:
         self.door = door                       # its name, for journeys
@@ -429,11 +430,11 @@ class Switchboard:
             self._audiences[tenant].touch()
 
     def judge_no_more(self, listener: LiveListener) -> None:
-        """It is told of nothing any more."""
+        """The listener is told of nothing any more."""
         del self._judges[listener]
 
     def rights_changed(self, version: object) -> None:
-        """Each address is judged again; `version`: of the rights, of whose change everybody may tell."""
+        """Each address is judged again. `version`: of the rights, whose change more than one may tell."""
         if self._judges and version is not self._judged_under:
             self._judged_under = version
             for audience in self._audiences.values():

@@ -1,4 +1,4 @@
-"""Ids that are given once and never again, and the shard that gave them.
+"""Ids that are given once and never again, and the shard that gave them. And what a hub is known by.
 
     bit 63    62 ... 53    52 ... 0
     zero      shard        number
@@ -46,10 +46,13 @@ def check_shards(shards: Iterable[int], shard: int) -> None:
         raise ForeignShard(f"its log is that of shard {shard}, and has ids that shard {min(foreign)} gave")
 
 
-# What a hub is known by: its own numbers, given once and kept in its log, and the number of this start.
+# --- what a hub is known by ---------------------------------------------------------------------------------------
 
 class Identity:
-    """Until `begin` what a new log would be given; from there on what the log says."""
+    """A hub's own numbers, given once and kept in its log, and the number of this start.
+
+    Until `begin` they are what a new log would be given; from there on what the log says.
+    """
 
     def __init__(self, hub: bytes, secret: bytes, shard: int) -> None:
         self.hub = hub

@@ -314,7 +314,7 @@ def tell(owner: Owner, stored: list[Stored]) -> None:
 
 
 class Piece:
-    """Consecutive records of one partition, as stored. `record.records_of` decodes it, `batch.as_batch` makes it
+    """Consecutive records of one partition, as stored. `batch.records_of` decodes it, `batch.as_batch` makes it
     Kafka's."""
 
     __slots__ = ("first_offset", "count", "whole", "data", "append_ms", "max_timestamp_ms", "first_id", "position")

@@ -64,7 +64,8 @@ class KernelSettings:
     """
 
     gather_turns: int = 0
-    """Of the loop, for which a frame waits for publishers who were answered a moment ago: see `write.patience`."""
+    """Of the loop, for which a frame waits for publishers who were answered a moment ago: see
+    `write.committer.Patience`."""
 
     idempotency_ms: int = 3_600_000
     max_idempotency_keys: int = 100_000

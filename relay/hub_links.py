@@ -45,7 +45,7 @@ from gatehouse.relay.invitations import (
     encode_join,
     encode_joined,
 )
-from gatehouse.relay.letters import NextKey, arrived_record
+from gatehouse.relay.letters import NextKey
 from gatehouse.relay.link import Around, Link
 from gatehouse.relay.origins import Marks
 from gatehouse.relay.owed import Owed
@@ -59,10 +59,11 @@ from gatehouse.relay.pins import (
     invited_record,
     pin_record,
 )
+from gatehouse.relay.positions import arrived_record
 from gatehouse.relay.sealing import Identity, verify, what_is_announced
 from gatehouse.relay.settings import LinkSettings, RelaySection, renames_of
+from gatehouse.relay.spool_keys import KeptKey, decode_key, key_record
 from gatehouse.relay.spooling import Then
-from gatehouse.relay.spools import KeptKey, decode_key, key_record
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import LinkPort

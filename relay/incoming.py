@@ -31,23 +31,24 @@ from gatehouse.kernel.message import (
     Encoded,
     Headers,
     Message,
+    Origin,
     Piece,
     Placement,
     Record,
     Stamp,
     Stored,
 )
-from gatehouse.kernel.message import Origin as Sender
 from gatehouse.kernel.records.batch import OpenPiece, open_piece
 from gatehouse.kernel.records.headers import EXPIRES_HEADER, MAX_DIGITS
 from gatehouse.kernel.records.record import encode_headers, read_headers, skip_records, split_records
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import HistoryParted, LinkRefused, OutOfTurn, PositionGap, RelayError
 from gatehouse.relay.histories import DELETED, PARTED, PARTED_MARK, TOPIC_GONE, Last, Loss, Losses, mark_of
-from gatehouse.relay.letters import Arrived, Batches, Origin, Section, arrived_record, decode_arrived, decode_origin
+from gatehouse.relay.letters import Batches, Section
 from gatehouse.relay.marking import FOR_KERNEL, FOR_LINK, FOR_LINK_APART, Tracks, mark
 from gatehouse.relay.origins import MAX_HUBS, Came, Ending, Marks, came_by, clock_said, has_side, without_origin
 from gatehouse.relay.passing import Filters
+from gatehouse.relay.positions import Arrived, HubPartition, arrived_record, decode_arrived, decode_origin
 from gatehouse.relay.replies import Replies
 from gatehouse.relay.settings import LinkSettings, renames_of
 
@@ -97,7 +98,7 @@ class Arriving:
     def __init__(self, tracks: Tracks, by_tracks: bool) -> None:
         self.messages: list[Message] = []
         self.encoded: list[Encoded] = []             # enters before the messages
-        self.advanced: dict[Origin, Arrived] = {}
+        self.advanced: dict[HubPartition, Arrived] = {}
         self.tracks: Tracks = tracks                    # of its topic
         self.by_tracks: bool = by_tracks               # none of it may be followed: messages may go by tracks
         self.met: list[bytes | None] = []            # keys of what became messages
@@ -106,10 +107,10 @@ class Arriving:
 class Course:
     """One section while it is taken."""
 
-    def __init__(self, topic: str, origin: Origin, section: Section, arrived: Arrived, ending: Ending, shift_ms: int
-                 ) -> None:
+    def __init__(self, topic: str, origin: HubPartition, section: Section, arrived: Arrived, ending: Ending,
+                 shift_ms: int) -> None:
         self.topic: str = topic
-        self.origin: Origin = origin
+        self.origin: HubPartition = origin
         self.section: Section = section
         self.arrived: Arrived = arrived
         self.ending: Ending = ending
@@ -131,7 +132,7 @@ class Arrivals:
 
     def __init__(self, kernel: LinkPort) -> None:
         self._kernel = kernel
-        self._pending: dict[Origin, Arrived] = {}
+        self._pending: dict[HubPartition, Arrived] = {}
         self._ways: dict[bytes, str] = {}
         self.direct: dict[bytes, str] = {}
         """Hubs at the other end of a link, and its name."""
@@ -139,7 +140,7 @@ class Arrivals:
         for key, value in kernel.link_states(Kind.ARRIVED):
             self._ways.setdefault(decode_origin(key).hub, decode_arrived(value).link)
 
-    def get(self, origin: Origin) -> Arrived | None:
+    def get(self, origin: HubPartition) -> Arrived | None:
         """How far a partition is, what is on its way to the disk included."""
         pending = self._pending.get(origin)
         if pending is not None:
@@ -147,14 +148,14 @@ class Arrivals:
         value = self._kernel.link_state(Kind.ARRIVED, origin.encoded())
         return None if value is None else decode_arrived(value)
 
-    def advance(self, origin: Origin, arrived: Arrived) -> None:
+    def advance(self, origin: HubPartition, arrived: Arrived) -> None:
         self._pending[origin] = arrived
 
     def forget_pending(self) -> None:
         """Some of it was not stored."""
         self._pending.clear()
 
-    def stored_of(self, hub: bytes) -> list[tuple[Origin, Arrived]]:
+    def stored_of(self, hub: bytes) -> list[tuple[HubPartition, Arrived]]:
         """What is durable of one hub."""
         return [(decode_origin(key), decode_arrived(value))
                 for key, value in self._kernel.link_states(Kind.ARRIVED, hub) if key[:len(hub)] == hub]
@@ -181,7 +182,7 @@ class Incoming:
         self._kernel = kernel
         self._settings = settings
         self._peer_hub = peer_hub
-        self._sender = Sender(RELAY, client=settings.name, peer=peer_hub.hex(), traces=True)
+        self._sender = Origin(RELAY, client=settings.name, peer=peer_hub.hex(), traces=True)
         self._arrivals = arrivals
         self._marks = marks
         self._links = links
@@ -199,9 +200,9 @@ class Incoming:
         self._renames = renames_of(settings.rename)
         self._places: dict[tuple[str, bytes | None, bytes | None], Placement] = {}
         self._tracks: dict[str, Tracks] = {}                               # by topic of the other hub
-        self._came_before: dict[tuple[str, int], Origin] | None = None                 # by topic and partition
+        self._came_before: dict[tuple[str, int], HubPartition] | None = None                 # by topic and partition
         self._parted: Arrived | None = None
-        self._parted_of: Origin | None = None
+        self._parted_of: HubPartition | None = None
         self._number = 0
         self._unstored_bytes = 0
         self._closed = False
@@ -293,7 +294,7 @@ class Incoming:
                 self._fail(failed if isinstance(failed, KernelError) else StorageFull(str(failed)))
 
     def _take(self, letter: Batches, section: Section, shift_ms: int, into: Arriving) -> None:
-        origin = Origin(self._peer_hub, letter.uuid, section.partition)
+        origin = HubPartition(self._peer_hub, letter.uuid, section.partition)
         arrived = into.advanced.get(origin) or self._arrivals.get(origin)
         if arrived is None:
             if not section.begins:
@@ -401,7 +402,7 @@ class Incoming:
             self._came_before = {(arrived.topic, origin.partition): origin
                                  for origin, arrived in self._arrivals.stored_of(self._peer_hub)}
         place = letter.topic, section.partition
-        before, self._came_before[place] = self._came_before.get(place), Origin(self._peer_hub, letter.uuid,
+        before, self._came_before[place] = self._came_before.get(place), HubPartition(self._peer_hub, letter.uuid,
                                                                                 section.partition)
         arrived = None if before is None else self._arrivals.get(before)
         if before is not None and before.uuid != letter.uuid and arrived is not None and arrived.next:
@@ -409,8 +410,8 @@ class Incoming:
 
     # ---- one message
 
-    def _message(self, topic: str, sender: Origin, record: Record, whole: bool, append_ms: int, shift_ms: int,
-                 messages: list[Message], advanced: dict[Origin, Arrived]) -> None:
+    def _message(self, topic: str, sender: HubPartition, record: Record, whole: bool, append_ms: int, shift_ms: int,
+                 messages: list[Message], advanced: dict[HubPartition, Arrived]) -> None:
         offset, time_ms, key, value, headers, attributes, message_id = record
         came = None if whole else came_by(headers)
         if whole:
@@ -452,7 +453,7 @@ class Incoming:
         if said is None and queue is None:
             self._tracks[topic].place(key, placement)
 
-    def _is_news(self, came: Came, advanced: dict[Origin, Arrived]) -> bool:
+    def _is_news(self, came: Came, advanced: dict[HubPartition, Arrived]) -> bool:
         """Whether a message that was passed on comes here for the first time."""
         if came.passed(self._kernel.hub) or len(came.through) >= MAX_HUBS:
             self.counts.loops += 1

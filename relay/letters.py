@@ -31,10 +31,8 @@ from typing import Final, NamedTuple
 import zstandard
 
 from gatehouse.kernel.errors import CorruptBatch
-from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Piece
 from gatehouse.kernel.records.compression import ZSTD, decompress
-from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import BadFrame
 from gatehouse.relay.fields import Fields, body, i64, text, u8, u32, u64
 from gatehouse.relay.frames import KEY_BYTES, SIGNATURE_BYTES
@@ -57,6 +55,7 @@ TAKES_HISTORIES: Final = 8
 TAKES_AES: Final = 16
 PACK_LEVEL: Final = 3
 MIN_PACKED_BYTES: Final = 512          # a letter that is smaller goes as it is
+
 
 BEGINS: Final = 1
 ANEW: Final = 2
@@ -251,91 +250,3 @@ def _section(fields: Fields) -> Section:
             raise BadFrame(f"a piece of {records} records from offset {first} on is none of its section")
         pieces.append(Piece(first, records, whole == 1, fields.body(), append_ms, max_ms, first_id))
     return Section(partition, bool(flags & BEGINS), predecessor, next_offset, lost, pieces, bool(flags & ANEW))
-
-
-# How far what travels has come, as state records. Pure.
-#
-#     ARRIVED   hub 16 | topic uuid 16 | partition u32   →  next u64 | lost u64 | wall ms i64 | topic text | link text
-#                                                           | last offset u64 | mark 8
-#     SENT      hub 16 | topic uuid 16 | partition u32   →  next u64 | began u64 | topic text
-#     SPOOLED   hub 16 | topic uuid 16 | partition u32   →  next u64 | spool 8
-#
-# ARRIVED is about the hub where a message was first stored, whatever link it comes by, and is written in the frame of
-# the messages themselves, with which message came last (`histories.py`). SENT is what another hub has said that it has
-# of ours, and where the link began: retention keeps what is behind it. Records of older versions end before what came
-# later. SPOOLED is what a meeting point keeps for it meanwhile, as long as that is the same spool.
-
-_NAME = struct.Struct(">16s16sI")
-HUB_BYTES: Final = 16
-
-
-class Origin(NamedTuple):
-    """A partition of some hub."""
-
-    hub: bytes
-    uuid: bytes
-    partition: int
-
-    def encoded(self) -> bytes:
-        return _NAME.pack(*self)
-
-
-class Arrived(NamedTuple):
-    """How far a partition of another hub has arrived here."""
-
-    next: int
-    lost: int = 0
-    at_ms: int = 0
-    topic: str = ""
-    link: str = ""
-    last: Last | None = None
-
-
-class Sent(NamedTuple):
-    """How far a partition of ours has come to another hub."""
-
-    next: int
-    began: int | None = None
-    """Where it began there; None: nobody noted that."""
-
-    topic: str = ""
-
-
-def decode_origin(key: bytes) -> Origin:
-    return Origin(*_NAME.unpack(key))
-
-
-def decode_arrived(value: bytes) -> Arrived:
-    fields = Fields(value)
-    return Arrived(fields.u64(), fields.u64(), fields.i64(), fields.text(), fields.text(),
-                   Last(fields.u64(), fields.take(MARK_BYTES)) if fields.left else None)
-
-
-def arrived_record(origin: Origin, arrived: Arrived) -> StateRecord:
-    value = u64(arrived.next) + u64(arrived.lost) + i64(arrived.at_ms) + text(arrived.topic) + text(arrived.link)
-    if arrived.last is not None:
-        value += u64(arrived.last.offset) + arrived.last.mark
-    return StateRecord(Kind.ARRIVED, origin.encoded(), value)
-
-
-def decode_sent(value: bytes) -> Sent:
-    fields = Fields(value)
-    next_offset = fields.u64()
-    return Sent(next_offset, fields.u64(), fields.text()) if fields.left else Sent(next_offset)
-
-
-def sent_record(peer: bytes, uuid: bytes, partition: int, sent: Sent | None) -> StateRecord:
-    value = None if sent is None else u64(sent.next) + (
-        b"" if sent.began is None else u64(sent.began) + text(sent.topic))
-    return StateRecord(Kind.SENT, _NAME.pack(peer, uuid, partition), value)
-
-
-def decode_spooled(value: bytes, spool: bytes) -> int | None:
-    """Up to where this spool has a partition."""
-    fields = Fields(value)
-    next_offset = fields.u64()
-    return next_offset if fields.rest() == spool else None
-
-
-def spooled_record(peer: bytes, uuid: bytes, partition: int, next_offset: int, spool: bytes) -> StateRecord:
-    return StateRecord(Kind.SPOOLED, _NAME.pack(peer, uuid, partition), u64(next_offset) + spool)

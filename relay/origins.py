@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from gatehouse.kernel.message import SHOWN_ORIGIN, Headers, Stamp
 from gatehouse.kernel.records.record import MARK, SMALL, read_headers, varint
-from gatehouse.relay.letters import HUB_BYTES, Origin
+from gatehouse.relay.positions import HUB_BYTES, HubPartition
 
 ORIGIN_HEADER: Final = MARK + b"origin"
 CLOCK_HEADER: Final = MARK + b"clock"
@@ -51,7 +51,7 @@ def ending_of(ending: Ending, offset: int, message_id: int) -> bytes:
 class Came(NamedTuple):
     """Where one message comes from."""
 
-    origin: Origin
+    origin: HubPartition
     offset: int
     message_id: int
     through: tuple[bytes, ...] = ()
@@ -86,7 +86,7 @@ def _said(headers: Headers) -> bytes | None:
 def _decode(value: bytes) -> Came:
     hub, uuid, partition, offset, message_id = _FRONT.unpack_from(value)
     through = tuple(value[at:at + HUB_BYTES] for at in range(_FRONT.size, len(value) - TAG_BYTES, HUB_BYTES))
-    return Came(Origin(hub, uuid, partition), offset, message_id, through)
+    return Came(HubPartition(hub, uuid, partition), offset, message_id, through)
 
 
 class Marks:
@@ -102,7 +102,7 @@ class Marks:
         shown = f"{came.origin.hub.hex()}/{came.message_id}".encode()
         return (SHOWN_ORIGIN, shown), (ORIGIN_HEADER, said + self._tag(said))
 
-    def of(self, origin: Origin) -> Ending:
+    def of(self, origin: HubPartition) -> Ending:
         """For what comes from there itself."""
         said = origin.encoded()
         return _SHOWN_START, origin.hub.hex().encode() + b"/", _SAID_START + said, self._tag(said)

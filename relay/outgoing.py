@@ -27,15 +27,12 @@ from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import Topic
 from gatehouse.relay.errors import HistoryLost, HistoryParted, LinkRefused, OutOfTurn, PositionAhead, RelayError
 from gatehouse.relay.histories import DELETED, PARTED, SENT_AGAIN, TOO_LARGE, TOPIC_GONE, Last, Loss, Losses, mark_of
-from gatehouse.relay.letters import (
-    PIECE_BYTES,
-    TAKES_HISTORIES,
-    TAKES_PACKED,
-    Batches,
-    Origin,
-    Positions,
-    Ready,
-    Section,
+from gatehouse.relay.letters import PIECE_BYTES, TAKES_HISTORIES, TAKES_PACKED, Batches, Positions, Ready, Section
+from gatehouse.relay.origins import Marks
+from gatehouse.relay.pacing import Rates
+from gatehouse.relay.picking import OutCounts, Picking, split
+from gatehouse.relay.positions import (
+    HubPartition,
     Sent,
     decode_origin,
     decode_sent,
@@ -43,9 +40,6 @@ from gatehouse.relay.letters import (
     sent_record,
     spooled_record,
 )
-from gatehouse.relay.origins import Marks
-from gatehouse.relay.pacing import Rates
-from gatehouse.relay.picking import OutCounts, Picking, split
 from gatehouse.relay.settings import LinkSettings, is_open
 from gatehouse.relay.windows import Window
 
@@ -328,7 +322,7 @@ class Outgoing:
         """Where a partition goes on. Raises PositionAhead."""
         partition_id, place = topic.partition_id(partition), (topic.uuid, partition)
         start, high = self._kernel.bounds(partition_id)
-        name = Origin(self._peer_hub, topic.uuid, partition).encoded()
+        name = HubPartition(self._peer_hub, topic.uuid, partition).encoded()
         value = self._kernel.link_state(Kind.SENT, name)
         sent = None if value is None else decode_sent(value)
         if sent is not None and sent.began is not None:
@@ -374,7 +368,8 @@ class Outgoing:
         error where the link is to stop instead, or the other hub would take what follows for a repetition."""
         if self._settings.on_lost == "stop" or not self._knows_histories:
             raise error
-        value = self._kernel.link_state(Kind.SENT, Origin(self._peer_hub, topic.uuid, reading.partition).encoded())
+        name = HubPartition(self._peer_hub, topic.uuid, reading.partition)
+        value = self._kernel.link_state(Kind.SENT, name.encoded())
         at = self._beginning(topic, reading.partition_id) if value is None else decode_sent(value).next
         at = min(at, reading.high)
         self._losses.note(Loss(PARTED, topic.name, reading.partition, at, reading.said - at, self._wall_ms))

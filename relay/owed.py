@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from gatehouse.kernel.message import SHOWN_ORIGIN
 from gatehouse.kernel.retention.holders import NONE_NEEDED, Stretch
 from gatehouse.kernel.state.state import Kind
-from gatehouse.relay.letters import Origin, decode_sent
 from gatehouse.relay.picking import is_own
+from gatehouse.relay.positions import HubPartition, decode_sent
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import LinkPort
@@ -101,5 +101,5 @@ class Owed:
 
     def _noted(self, link: Link, topic: Topic, partition: int) -> int:
         """Up to where the other hub has a partition, as far as that is in our log."""
-        value = self._kernel.link_state(Kind.SENT, Origin(link.peer.hub, topic.uuid, partition).encoded())
+        value = self._kernel.link_state(Kind.SENT, HubPartition(link.peer.hub, topic.uuid, partition).encoded())
         return 0 if value is None else decode_sent(value).next

@@ -1,7 +1,10 @@
-"""What a meeting point lets pass in a second: bytes of each link, and of all of them together. Pure.
+"""How much may pass in a second. Pure.
 
-What is too much waits here, in its order; the credit of the link's hubs bounds it to some MiB each way. Links take
-turns. Messages are sealed: how many may pass is said at the hubs.
+    Rate, Rates   a limit of bytes, or of bytes and messages: at a hub and at a meeting point
+    Pacing        what a meeting point lets pass: bytes of each link, and of all of them together
+
+What is too much for a meeting point waits here, in its order; the credit of the link's hubs bounds it to some MiB each
+way. Links take turns. Messages are sealed: how many may pass is said at the hubs.
 """
 from __future__ import annotations
 
@@ -9,14 +12,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-# How much may go out now: bytes and messages a second. Pure.
+# --- rates --------------------------------------------------------------------------------------------------------
 
 BURST_MS = 1_000
 """What was not used lasts so long."""
 
 
 class Rate:
-    """One limit; 0: none. What goes out is never cut, so it may be in debt afterwards."""
+    """A limit of so much a second; 0: none. What goes out is never cut, so it may be in debt afterwards."""
 
     def __init__(self, per_second: int) -> None:
         self._per_second = per_second
@@ -57,19 +60,21 @@ class Rates:
             self._within.spend(size_bytes, messages)
 
 
+# --- what a meeting point lets pass -------------------------------------------------------------------------------
+
 Pair = frozenset[str]
 """The names of two hubs."""
 
 
 class Way(NamedTuple):
-    """Addresses of two hubs: from one to the other."""
+    """From one hub to another, by their addresses."""
 
     sender: bytes
     reader: bytes
 
 
 class Waiting(NamedTuple):
-    """One letter."""
+    """A letter that waits."""
 
     pair: Pair
     size_bytes: int
@@ -77,7 +82,7 @@ class Waiting(NamedTuple):
 
 
 class Pacing:
-    """See the module's text."""
+    """The letters of a meeting point that wait until they may pass, and the limits that decide."""
 
     def __init__(self, bytes_per_second: int) -> None:
         self._all: Final = Rate(bytes_per_second)

@@ -27,7 +27,7 @@ from gatehouse.gateways.tls.transport import TlsTransport
 from gatehouse.relay.errors import BadFrame
 from gatehouse.relay.meeting import GREETING_MS, Meeting
 from gatehouse.relay.settings import MeetingSection, MetHub, MetLink
-from gatehouse.relay.shelves import Shelves
+from gatehouse.relay.shelves import DiskShelves
 
 log = logging.getLogger("gatehouse.relay")
 
@@ -114,7 +114,7 @@ class RelayServer:
     def __init__(self, section: MeetingSection, hubs: tuple[MetHub, ...], links: tuple[MetLink, ...]) -> None:
         self._section = section
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="spool")
-        shelves = None if section.spool is None else Shelves(Path(section.spool), self._work, secrets.token_bytes)
+        shelves = None if section.spool is None else DiskShelves(Path(section.spool), self._work, secrets.token_bytes)
         self.meeting = Meeting(section, hubs, links, secrets.token_bytes, log.info, lambda: int(time.time() * 1000),
                                shelves)
         self._runner: web.ServerRunner | None = None

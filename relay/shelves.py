@@ -24,7 +24,7 @@ from typing import Any, Final
 from gatehouse.relay.errors import BadFrame
 from gatehouse.relay.fields import Fields, i64, text, u32, u64
 from gatehouse.relay.frames import ADDRESS_BYTES, SPOOL_BYTES
-from gatehouse.relay.spools import ENTRY_COST, Entry, Letter, Way
+from gatehouse.relay.spools import ENTRY_COST, Entry, Letter, NamedWay
 
 FILE_BYTES: Final = 8 << 20
 """A file that has so much is followed by another."""
@@ -38,7 +38,7 @@ Work = Callable[[Callable[[], Any], Callable[[Any], None]], None]
 """Do the first beside, then call the second with its result, or with the OSError that it raised."""
 
 
-class Shelves:
+class DiskShelves:
     """All of a meeting point, in one folder. See `spools.Shelves`."""
 
     def __init__(self, folder: Path, work: Work, chance: Callable[[int], bytes]) -> None:
@@ -46,13 +46,13 @@ class Shelves:
         self._work = work
         self._chance = chance
 
-    def open(self, way: Way) -> Shelf:
+    def open(self, way: NamedWay) -> DiskShelf:
         """Raises OSError."""
-        shelf = Shelf(self._folder_of(way), self._work, self._chance)
+        shelf = DiskShelf(self._folder_of(way), self._work, self._chance)
         shelf.load()
         return shelf
 
-    def keep_only(self, ways: set[Way]) -> None:
+    def keep_only(self, ways: set[NamedWay]) -> None:
         """Raises OSError."""
         wanted = {self._folder_of(way) for way in ways}
         if self._folder.is_dir():
@@ -60,11 +60,11 @@ class Shelves:
                 if there.is_dir() and there not in wanted and len(there.name) == 2 * NAME_BYTES:
                     shutil.rmtree(there)
 
-    def _folder_of(self, way: Way) -> Path:
+    def _folder_of(self, way: NamedWay) -> Path:
         return self._folder / blake2b("\0".join(way).encode(), digest_size=NAME_BYTES).hexdigest()
 
 
-class Shelf:
+class DiskShelf:
     """What is kept for one way. `load` before anything else."""
 
     def __init__(self, folder: Path, work: Work, chance: Callable[[int], bytes]) -> None:

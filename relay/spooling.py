@@ -23,7 +23,7 @@ from gatehouse.relay.incoming import Incoming
 from gatehouse.relay.letters import TAKES_SPOOL_KEYS, Batches, Ready, SpoolKey
 from gatehouse.relay.outgoing import Outgoing, Said
 from gatehouse.relay.picking import OutCounts
-from gatehouse.relay.spools import (
+from gatehouse.relay.spool_keys import (
     KEPT_MS,
     OURS,
     ROTATE_MS,

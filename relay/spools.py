@@ -14,20 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.state.state import Kind
 from gatehouse.relay import frames
-from gatehouse.relay.errors import WrongKey
-from gatehouse.relay.fields import Fields, i64, text, u8, u32, u64
 from gatehouse.relay.frames import (
-    KEY_BYTES,
-    SIGNATURE_BYTES,
     Bounced,
     Held,
     Spool,
@@ -36,7 +24,6 @@ from gatehouse.relay.frames import (
     Taken,
     address_of_key,
 )
-from gatehouse.relay.sealing import Identity, Peer, verify
 
 if TYPE_CHECKING:
     from collections import deque
@@ -52,8 +39,8 @@ READ_BYTES: Final = 1 << 20            # of a shelf at a time
 HOUR_MS: Final = 3_600_000
 
 
-class Way(NamedTuple):
-    """From one hub to another, as the file calls them."""
+class NamedWay(NamedTuple):
+    """From one hub to another, by their names in the file."""
 
     sender: str
     reader: str
@@ -114,10 +101,10 @@ class Shelf(Protocol):
 class Shelves(Protocol):
     """Where shelves are."""
 
-    def open(self, way: Way) -> Shelf:
+    def open(self, way: NamedWay) -> Shelf:
         """The shelf of one way, with what is on it. Raises OSError."""
 
-    def keep_only(self, ways: set[Way]) -> None:
+    def keep_only(self, ways: set[NamedWay]) -> None:
         """Remove those of ways that are no more. Raises OSError."""
 
 
@@ -137,7 +124,7 @@ class Kept:
 
 
 class SpoolRoom:
-    """See the module's text. `visits` finds who is here by the name in the file."""
+    """Everything that a meeting point keeps, by way. `visits` finds who is here by the name in the file."""
 
     def __init__(self, shelves: Shelves | None, wall_ms: Callable[[], int], visits: Callable[[str], list[Visit]],
                  tell: Callable[[str], None]) -> None:
@@ -145,7 +132,7 @@ class SpoolRoom:
         self._wall_ms = wall_ms
         self._visits = visits
         self._tell = tell
-        self._ways: dict[Way, Kept] = {}
+        self._ways: dict[NamedWay, Kept] = {}
         self._keys: dict[str, tuple[bytes, ...]] = {}
         self._names: dict[bytes, str] = {}
         self.held = 0
@@ -156,12 +143,12 @@ class SpoolRoom:
         """What the file says from now on; what was kept for who may no longer talk is gone. Raises OSError."""
         self._keys = {hub.name: tuple([address_of_key(bytes.fromhex(key)) for key in hub.keys]) for hub in hubs}
         self._names = {address: name for name, addresses in self._keys.items() for address in addresses}
-        ways: dict[Way, Kept] = {}
+        ways: dict[NamedWay, Kept] = {}
         if self._shelves is not None:
             for link in links:
                 if link.spool_bytes:
                     for sender, reader in (link.hubs, link.hubs[::-1]):
-                        way = Way(sender, reader)
+                        way = NamedWay(sender, reader)
                         kept = self._ways.get(way) or Kept(self._shelves.open(way), 0, 0)
                         kept.max_bytes, kept.max_ms = link.spool_bytes, link.spool_hours * HOUR_MS
                         ways[way] = kept
@@ -194,7 +181,7 @@ class SpoolRoom:
         kept.window_bytes = kept.given = kept.on_their_way = 0
         kept.turn += 1
 
-    def _offer(self, way: Way) -> None:
+    def _offer(self, way: NamedWay) -> None:
         """Tell the sender of a way what is kept for its reader."""
         kept = self._ways.get(way)
         spool, size = (bytes(frames.SPOOL_BYTES), 0) if kept is None else (
@@ -208,7 +195,7 @@ class SpoolRoom:
 
     def keep(self, visit: Visit, letter: Spool) -> None:
         """A letter for a hub that is away; the meeting has looked at its topic."""
-        way = Way(visit.name, self._names.get(letter.peer, ""))
+        way = NamedWay(visit.name, self._names.get(letter.peer, ""))
         kept = self._ways.get(way)
         if kept is None or kept.closed or kept.shelf.unwritten_bytes >= MAX_UNWRITTEN \
                 or kept.shelf.used_bytes + len(letter.payload) + ENTRY_COST > kept.max_bytes:
@@ -236,7 +223,7 @@ class SpoolRoom:
 
     def take(self, visit: Visit, taken: Taken) -> None:
         """A reader says what it has, and how much more it takes."""
-        way = Way(self._names.get(taken.peer, ""), visit.name)
+        way = NamedWay(self._names.get(taken.peer, ""), visit.name)
         kept = self._ways.get(way)
         if kept is None:
             return
@@ -300,122 +287,3 @@ class SpoolRoom:
     def __len__(self) -> int:
         """Letters that are kept."""
         return sum([len(kept.shelf.entries) for kept in self._ways.values()])
-
-
-# Keys that letters are sealed for which the meeting point keeps while their reader is away, and the seal itself. Pure.
-#
-#     letter  0x18 | key number u64 | sender's key of the stretch 32 | signature 64 | number u64 | ciphertext
-#     sealed  apart i64 | a letter, packed or not        the reader's clock less the sender's, as they last were
-#
-# The reader makes a key, keeps it in its log and says it in an open session. Another follows after a day; the older one
-# is kept for as long as something may lie at a meeting point that was sealed for it. The sender makes a key for each
-# stretch that it spools and signs it with its identity, over its address and the reader's key. So the meeting point
-# can drop letters and nothing else; a letter that comes twice is a repetition by its positions.
-#
-#     SPOOL_KEY state   hub 16 | whose u8 | number u64   →  key 32 | made i64 | apart i64 | takes u8 | count u32 |
-#     filter*
-
-SPOOL_SEALED: Final = 0x18
-NUMBER_BYTES: Final = 8
-
-OURS: Final = 0
-THEIRS: Final = 1
-
-ROTATE_MS: Final = 24 * 3_600_000
-"""A key is followed by another after so long."""
-
-KEPT_MS: Final = 62 * ROTATE_MS
-"""And is forgotten so long after it was made: twice what a meeting point keeps letters for at most."""
-
-
-class KeptKey(NamedTuple):
-    """A key of this hub (`key` is private) or of the other one (`key` is public)."""
-
-    number: int
-    key: bytes
-    made_ms: int
-    apart_ms: int = 0
-    takes: int = 0
-    filters: tuple[str, ...] = ()
-    """What the reader takes: it knows a letter that was made for other filters by its key."""
-
-
-def key_record(hub: bytes, whose: int, number: int, kept: KeptKey | None) -> StateRecord:
-    value = None if kept is None else (
-        kept.key + i64(kept.made_ms) + i64(kept.apart_ms) + u8(kept.takes) + u32(len(kept.filters))
-        + b"".join([text(name) for name in kept.filters]))
-    return StateRecord(Kind.SPOOL_KEY, hub + u8(whose) + u64(number), value)
-
-
-def decode_key(key: bytes, value: bytes) -> KeptKey:
-    number, fields = Fields(key, len(key) - NUMBER_BYTES).u64(), Fields(value)
-    return KeptKey(number, fields.take(KEY_BYTES), fields.i64(), fields.i64(), fields.u8(),
-                   tuple([fields.text() for _ in range(fields.u32())]))
-
-
-def public_of(private: bytes) -> bytes:
-    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
-
-
-def _signed(sender: bytes, number: int, reader_key: bytes, stretch_key: bytes) -> bytes:
-    return b"gatehouse relay 1 spool" + sender + u64(number) + reader_key + stretch_key
-
-
-def _cipher(private: X25519PrivateKey, public: bytes, signed: bytes) -> ChaCha20Poly1305:
-    """Raises WrongKey."""
-    try:
-        secret = private.exchange(X25519PublicKey.from_public_bytes(public))
-    except ValueError:
-        raise WrongKey("a key that letters were sealed with is none") from None
-    return ChaCha20Poly1305(HKDF(hashes.SHA256(), 32, None, signed).derive(secret))
-
-
-class Stretch:
-    """The seal of what one hub has kept for another, from one start of it on. `secret`: 32 fresh random bytes."""
-
-    def __init__(self, identity: Identity, theirs: KeptKey, secret: bytes) -> None:
-        """Raises WrongKey."""
-        ephemeral = X25519PrivateKey.from_private_bytes(secret)
-        public = ephemeral.public_key().public_bytes_raw()
-        signed = _signed(identity.address, theirs.number, theirs.key, public)
-        self._cipher = _cipher(ephemeral, theirs.key, signed)
-        self._head = u8(SPOOL_SEALED) + u64(theirs.number) + public + identity.sign(signed)
-        self._apart = i64(theirs.apart_ms)
-        self._sealed = 0
-
-    def seal(self, topic: str, said: bytes) -> bytes:
-        head = self._head + u64(self._sealed)
-        sealed = self._cipher.encrypt(b"\1\0\0\0" + u64(self._sealed), self._apart + said, head + topic.encode())
-        self._sealed += 1
-        return head + sealed
-
-
-class Opener:
-    """Opens what the other hub had kept for this one; remembers one stretch."""
-
-    def __init__(self) -> None:
-        self._head = b""
-        self._cipher: ChaCha20Poly1305 | None = None
-
-    def open(self, topic: str, letter: bytes, ours: KeptKey, sender: Peer) -> tuple[int, bytes]:
-        """How far the clocks are apart, and what is said. Raises WrongKey, BadFrame."""
-        fields = Fields(letter, 1 + NUMBER_BYTES)
-        stretch_key, signature = fields.take(KEY_BYTES), fields.take(SIGNATURE_BYTES)
-        number = fields.u64()
-        head = letter[:1 + NUMBER_BYTES + KEY_BYTES + SIGNATURE_BYTES]
-        if self._cipher is None or head != self._head:
-            private = X25519PrivateKey.from_private_bytes(ours.key)
-            signed = _signed(sender.address, ours.number, public_of(ours.key), stretch_key)
-            verify(sender.key, signature, signed)
-            self._cipher, self._head = _cipher(private, stretch_key, signed), head
-        try:
-            said = self._cipher.decrypt(b"\1\0\0\0" + u64(number), fields.rest(), head + u64(number) + topic.encode())
-        except InvalidTag:
-            raise WrongKey("a letter that was kept was changed, or sealed by somebody else") from None
-        opened = Fields(said)
-        return opened.i64(), opened.rest()
-
-
-def number_of(letter: bytes) -> int:
-    """The number of the key that a letter was sealed for. Raises BadFrame."""
-    return Fields(letter, 1).u64()

@@ -25,7 +25,7 @@ from gatehouse.exits import Refused
 from gatehouse.kernel.log.disk import RealDisk
 from gatehouse.kernel.log.log import Damage, LogFailed, LogFull
 from gatehouse.kernel.log.segments import SegmentLog
-from gatehouse.kernel.recovery.recovery import LogSummary, look_through, resume
+from gatehouse.kernel.recovery.resuming import LogSummary, look_through, resume
 
 PIECE_BYTES: Final = 1 << 20
 

@@ -82,7 +82,7 @@ class FolderSource:
         from gatehouse.datadir import FORMAT
         from gatehouse.kernel.log.disk import RealDisk
         from gatehouse.kernel.log.segments import SegmentLog
-        from gatehouse.kernel.recovery.recovery import lineage_of, look_through
+        from gatehouse.kernel.recovery.resuming import lineage_of, look_through
         from gatehouse.kernel.state.catalogue import copy_truth
         self._log = SegmentLog(RealDisk(folder))
         contents = look_through(self._log, lambda damage: None)

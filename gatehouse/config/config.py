@@ -42,7 +42,7 @@ from gatehouse.gateways.contract import GatewaySpec, Listen
 from gatehouse.gateways.registry import Specs
 from gatehouse.gateways.tls.certificates import check_rule
 from gatehouse.kernel.addresses.routes import InvalidRoutes, RouteEntry, Routes
-from gatehouse.kernel.settings import LIVE, KernelSettings
+from gatehouse.kernel.settings import FSYNC_POLICIES, LIVE, KernelSettings
 from gatehouse.relay.settings import LinkSettings, RelaySection
 from gatehouse.spark.jobs.settings import AnalyticsSettings, ArchiveSettings
 
@@ -110,7 +110,7 @@ class KernelSection:
     """[kernel]"""
 
     fsync: str = field(default="commit", metadata={
-        "choices": ("commit", "interval", "never"),
+        "choices": FSYNC_POLICIES,
         "help": "When the log is forced to disk: `commit` before every acknowledgement, `interval` once a second, "
                 "`never` leaves it to the operating system. The last two may lose acknowledged messages when the "
                 "machine (not only the hub) goes down."})

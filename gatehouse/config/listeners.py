@@ -24,7 +24,6 @@ from gatehouse.gateways.tls.certificates import validity
 from gatehouse.gateways.tls.revocation import ends_of
 from gatehouse.gateways.tls.tls import TlsFault, TlsSettings, server_context
 
-MAX_LISTENERS: Final = 64    # of one door
 EXPIRES_SOON: Final = timedelta(days=21)
 
 

@@ -4,7 +4,7 @@ connected.
     administration.put_user(by, "ann", UserChanges(password="…", groups={"ops"}), on_done)
 
 Every call ends in `on_done(result)` or `on_done(AccountError)`, on the hub's thread, and in an audit message that says
-who changed what and holds no secret.
+who changed what and holds no secret. No change may leave a hub that nobody may administer: who may is told here, too.
 """
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from gatehouse.gateways.admission.accounts import (
     check_tenant_name,
     check_user_name,
 )
+from gatehouse.gateways.admission.api_keys import make_key
 from gatehouse.gateways.admission.audit import By
 from gatehouse.gateways.admission.errors import (
     AccountError,
@@ -39,7 +40,6 @@ from gatehouse.gateways.admission.errors import (
     InvalidLimit,
     InvalidUser,
     LastAdministrator,
-    Quota,
     UnknownKey,
     UnknownLimit,
     UnknownRule,
@@ -50,12 +50,12 @@ from gatehouse.gateways.admission.limits.limit import Limit, read_limit
 from gatehouse.gateways.admission.passwords import check_new_password, hash_password, scram_secrets
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.principal import ANONYMOUS, DEFAULT_TENANT
+from gatehouse.gateways.admission.quota import Quota
 from gatehouse.gateways.admission.rules import CLIENT, EVERY_TENANT, EVERYONE, Rule, read_rule
-from gatehouse.gateways.admission.scram import ForbiddenCharacter, saslprep
-from gatehouse.gateways.admission.tokens import make_key
+from gatehouse.gateways.admission.saslprep import ForbiddenCharacter, saslprep
 
-# Who may administer a hub, and whether anybody is left who may. Pure.
-#
+# --- who may administer the hub, and whether anybody is left who may ----------------------------------------------
+
 # Whoever is in the group `admins` may do everything, and no rule takes that away, as Kafka's `super.users` and
 # RabbitMQ's `administrator` stand above what is granted and denied. Others may administer by a rule on the hub, which a
 # deny takes away; and `anonymous` may on a hub that nobody has closed yet.
@@ -90,6 +90,8 @@ def _by_rule(deciding: Iterable[Rule], name: str, groups: Iterable[str], tenants
             return True
     return False
 
+
+# --- the changes --------------------------------------------------------------------------------------------------
 
 log = logging.getLogger("gatehouse.admission")
 

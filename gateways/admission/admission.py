@@ -13,13 +13,14 @@ from weakref import WeakSet, WeakValueDictionary
 
 from gatehouse.gateways.admission.accounts import Accounts
 from gatehouse.gateways.admission.administration import somebody_administers
-from gatehouse.gateways.admission.attempt import Credentials, Gone, OnAuthenticated, never
+from gatehouse.gateways.admission.attempt import Gone, OnAuthenticated, never
 from gatehouse.gateways.admission.audit import Audit, By
+from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.decision import Decide, Operation
 from gatehouse.gateways.admission.errors import Denied as Denied
 from gatehouse.gateways.admission.errors import LoginsFull as LoginsFull
 from gatehouse.gateways.admission.errors import NotAuthenticated as NotAuthenticated
-from gatehouse.gateways.admission.errors import Overloaded, Quota, Refusals, TooManyConnections, address_of
+from gatehouse.gateways.admission.errors import Overloaded, TooManyConnections
 from gatehouse.gateways.admission.issuer import Issuer
 from gatehouse.gateways.admission.limits.book import LimitBook
 from gatehouse.gateways.admission.limits.charging import Charging
@@ -32,6 +33,8 @@ from gatehouse.gateways.admission.own_topics import ROUTES as OWN_ROUTES
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.principal import ANONYMOUS, Principal
+from gatehouse.gateways.admission.quota import Quota
+from gatehouse.gateways.admission.refusals import Refusals, address_of
 from gatehouse.gateways.admission.rights import Rights, Verdict
 from gatehouse.gateways.admission.routed import RoutedTopics
 from gatehouse.gateways.admission.rule_set import RuleSet
@@ -63,7 +66,8 @@ KNOWN_MAX: Final = 4096                  # answers remembered for one principal
 
 
 class RightsCache:
-    """Made when a principal first asks after a change, which `version` tells."""
+    """What one principal may, as far as it was asked. It holds for one `version` of the rights: after a change the
+    principal's next question makes another one."""
 
     __slots__ = ("known", "known_topics", "rights", "version")
 

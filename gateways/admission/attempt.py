@@ -1,13 +1,16 @@
-"""One try to log in, and one password that several tries may wait for."""
+"""A try to log in: the try itself, the check of a password that several tries may wait for, and who has logged in
+lately.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final
 
 from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.admission.principal import Principal
 from gatehouse.gateways.networks import network_of
+
+# --- tries and checks ---------------------------------------------------------------------------------------------
 
 OnAuthenticated = Callable[[Principal | NotAuthenticated], None]
 
@@ -54,40 +57,9 @@ class Check:
         """The key of the queue that the check stands in, see `check_queue`."""
 
 
-# What a peer showed of itself, as its door read it. Secrets never leave by `repr`.
+# --- who has logged in lately -------------------------------------------------------------------------------------
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """What a peer has shown, as far as its protocol carries it; a peer without credentials shows nothing.
-
-    Doors that know only passwords (MQTT, AMQP PLAIN, HTTP Basic) may carry an API key or a JWT in `password`.
-    """
-
-    user: str | None = None
-    password: str | None = field(default=None, repr=False)
-
-    token: str | None = field(default=None, repr=False)
-    """Bearer: a JWT or an API key (HTTP Bearer, Kafka OAUTHBEARER)."""
-
-    certificate: str | None = None
-    """The name in the client's verified certificate, see `Link.certificate`."""
-
-    certificate_ends_ms: int = 0
-    """When the certificate is no longer good; 0: never, as in tests."""
-
-    preset: bool = False
-    """Whether this is what the protocol's clients show unless they are told otherwise (AMQP's `guest`): as good as
-    nothing where nobody need show anything, and where there is no such user."""
-
-    @property
-    def empty(self) -> bool:
-        return self.user is None and self.password is None and self.token is None and self.certificate is None
-
-
-NOTHING = Credentials()
-
-
-# Who has logged in lately, and from which network: such a login goes before those of strangers while many wait.
+# Such a login goes before those of strangers while many wait.
 #
 # Known is the pair, not the name: somebody who merely knows a name gains nothing by it elsewhere. A wrong password of
 # that user there ends it.

@@ -1,14 +1,7 @@
-"""How admission says no. The texts never repeat credentials."""
+"""How admission says no. The texts never repeat credentials. Pure."""
 from __future__ import annotations
 
-import logging
-from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final
-
 from gatehouse.kernel.errors import KernelError
-from gatehouse.tracing.context import in_a_line, trace_id_in
 
 
 class NotAuthenticated(Exception):
@@ -146,62 +139,3 @@ class AccountsUnavailable(AccountError):
     code = "accounts_unavailable"
 
 
-# What is refused leaves a line in the log, on every door by one rule: once a minute for each peer and reason. Pure.
-#
-# What is refused again within the minute is counted, and the next line says how often. A peer is an address for a login
-# that failed, and a user for a right that is missing.
-
-log = logging.getLogger("gatehouse.admission")
-
-EVERY_MS: Final = 60_000
-MAX_KEPT: Final = 10_000
-"""Peers and reasons that are remembered; the oldest is forgotten first, and may have a line again."""
-
-MAX_LINES: Final = 100
-"""In a minute, whoever they are about: a flood of peers is counted."""
-
-
-class Refusals:
-    """See the module's text."""
-
-    def __init__(self, now_ms: Callable[[], int]) -> None:
-        self._now_ms = now_ms
-        self._last: OrderedDict[tuple[str, str, str], tuple[int, int]] = OrderedDict()
-        self._minute = self._lines = 0
-
-    def note(self, door: str, peer: str, reason: str, text: str, said: bytes = b"") -> None:
-        """Somebody was refused: at a door, for a reason (a constant name), in words. `said`: the message that was, or
-        its headers, whose trace id the line has."""
-        key, now_ms = (door, peer, reason), self._now_ms()
-        last_ms, again = self._last.get(key, (0, 0))
-        if key in self._last and now_ms - last_ms < EVERY_MS:
-            self._last[key] = (last_ms, again + 1)
-            return
-        self._last[key] = (now_ms, 0)
-        self._last.move_to_end(key)
-        if len(self._last) > MAX_KEPT:
-            self._last.popitem(last=False)
-        if now_ms // EVERY_MS != self._minute:
-            self._minute, self._lines = now_ms // EVERY_MS, 0
-        self._lines += 1
-        if self._lines > MAX_LINES:
-            return
-        more = f" ({again} times more since the last line)" if again else ""
-        trace, traced = in_a_line(trace_id_in(said))
-        log.info("%s refused %s: %s: %s%s%s", door or "the hub", peer, reason, text, more, trace,
-                 extra={"fields": {"door": door, "peer": peer, "reason": reason, "again": again, **traced}})
-
-
-def address_of(peer: str) -> str:
-    """A peer without its port: one that comes back has another."""
-    return peer.rpartition(":")[0] or peer
-
-
-# How much a user may send: kept with the user, and one of the limits of `limits.book`. Pure.
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """The limits of one user, summed over all its connections on all doors. 0: no limit."""
-
-    messages_per_s: float = 0.0
-    bytes_per_s: float = 0.0

@@ -17,8 +17,10 @@ from collections.abc import Callable
 from typing import Final
 
 from gatehouse.gateways.admission.accounts import MAX_NAME_CHARACTERS, Accounts, ScramSecret, User
-from gatehouse.gateways.admission.attempt import Attempt, Check, Credentials, Gone, OnAuthenticated, RecentLogins, never
+from gatehouse.gateways.admission.api_keys import read_key
+from gatehouse.gateways.admission.attempt import Attempt, Check, Gone, OnAuthenticated, RecentLogins, never
 from gatehouse.gateways.admission.check_queue import CheckQueue, Key
+from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.errors import LoginsFull, NotAuthenticated
 from gatehouse.gateways.admission.issuer import Issuer
 from gatehouse.gateways.admission.passwords import (
@@ -32,9 +34,10 @@ from gatehouse.gateways.admission.passwords import (
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.principal import BY_CERTIFICATE, BY_KEY, BY_PASSWORD, Principal
 from gatehouse.gateways.admission.rules import Rule
-from gatehouse.gateways.admission.scram import HASHES, REFUSED, ForbiddenCharacter, ScramServer, saslprep
+from gatehouse.gateways.admission.saslprep import ForbiddenCharacter, saslprep
+from gatehouse.gateways.admission.scram import HASHES, REFUSED, ScramServer
 from gatehouse.gateways.admission.throttle import Throttle
-from gatehouse.gateways.admission.tokens import Claims, Tokens, principal_of, read_key
+from gatehouse.gateways.admission.tokens import Claims, Tokens, principal_of
 from gatehouse.gateways.admission.trace import Trace
 from gatehouse.kernel.ports import Timer
 

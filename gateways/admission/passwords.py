@@ -18,7 +18,8 @@ from argon2.exceptions import Argon2Error, InvalidHashError
 
 from gatehouse.gateways.admission.accounts import ScramSecret, User
 from gatehouse.gateways.admission.errors import InvalidUser
-from gatehouse.gateways.admission.scram import HASHES, ForbiddenCharacter, make_secret, saslprep
+from gatehouse.gateways.admission.saslprep import ForbiddenCharacter, saslprep
+from gatehouse.gateways.admission.scram import HASHES, make_secret
 
 MIN_PASSWORD_CHARACTERS: Final = 8       # NIST SP 800-63B, 5.1.1.1
 MAX_PASSWORD_BYTES: Final = 1024         # more is no password, and costs memory while it waits

@@ -1,15 +1,13 @@
 """JWTs (RFC 7519): the issuer's key set, and what a token says of its bearer. Pure but for what it is handed.
 
-The rules it keeps (RFC 8725): algorithms come from the configuration and are asymmetric, never `none`, never HS* (so a
-public key is no secret to sign with); a key is used only with the algorithms of its type; issuer, audience and expiry
-are demanded; `nbf` and `iat` in the future are refused, beyond the leeway.
+The rules (RFC 8725): algorithms come from the configuration and are asymmetric, never `none`, never HS*, so a
+public key is no secret to sign with. A key is used only with the algorithms of its type. Issuer, audience and expiry
+are demanded. `nbf` and `iat` in the future are refused, beyond the leeway.
 """
 from __future__ import annotations
 
 import hashlib
 import json
-import re
-from base64 import b32encode, urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -262,31 +260,3 @@ def principal_of(claims: Claims, home: str | None, tenants: frozenset[str]) -> P
 
 def _digest(token: str) -> bytes:
     return hashlib.sha256(token.encode(errors="surrogatepass")).digest()
-
-
-# API keys: `gh_ID_SECRET`. The id finds the key, the secret proves it; only a hash of the secret is kept. Pure.
-#
-# The secret is 32 random bytes, so that a plain SHA-256 is enough: nobody tries them out, and a check costs
-# microseconds.
-
-ID_CHARACTERS: Final = 16                # 10 bytes in base 32
-SECRET_BYTES: Final = 32
-KEY: Final = re.compile(r"gh_([a-z2-7]{16})_([A-Za-z0-9_-]{43})")
-
-
-def make_key(random: Callable[[int], bytes]) -> tuple[str, str, str]:
-    """(id, hash of the secret, the key as its user gets it, once)."""
-    id = b32encode(random(10)).decode().lower()
-    secret = urlsafe_b64encode(random(SECRET_BYTES)).rstrip(b"=").decode()
-    return id, hash_secret(secret), f"gh_{id}_{secret}"
-
-
-def read_key(text: str) -> tuple[str, str] | None:
-    """(id, hash of the secret) of what looks like a key."""
-    match = KEY.fullmatch(text)
-    return None if match is None else (match[1], hash_secret(match[2]))
-
-
-def hash_secret(secret: str) -> str:
-    """The hash of a key's secret, as 64 hexadecimal digits."""
-    return hashlib.sha256(secret.encode()).hexdigest()

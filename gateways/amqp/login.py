@@ -9,7 +9,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
-from gatehouse.gateways.admission.attempt import NOTHING, Credentials
+from gatehouse.gateways.admission.credentials import NOTHING, Credentials
 from gatehouse.gateways.admission.errors import LoginsFull, NotAuthenticated
 from gatehouse.gateways.amqp.config import FRAME_MIN_SIZE, AmqpConfig
 from gatehouse.gateways.amqp.errors import ConnectionFault, SyntaxFault

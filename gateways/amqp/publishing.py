@@ -1,8 +1,8 @@
 """What one channel publishes: contents put together from frames, confirms in order, returns.
 
-A burst is one append, and a small one enters with those of other connections (`gathering`). With confirms (RabbitMQ's
-extension) one acknowledgement with `multiple` answers everything of a channel that one flush made durable. What goes
-nowhere is acknowledged at once, by itself, after its basic.return.
+A burst is one append, and a small one enters with those of other connections (`switchboard.Gathering`). With
+confirms (RabbitMQ's extension) one acknowledgement with `multiple` answers everything of a channel that one flush made
+durable. What goes nowhere is acknowledged at once, by itself, after its basic.return.
 """
 from __future__ import annotations
 
@@ -376,7 +376,7 @@ class Publishing:
             self._expect(tag)
 
     def enter_alone(self, guard: Guard, messages: list[Message], token: object, size_bytes: int) -> bool:
-        """See `gathering.Gatherer`."""
+        """See `switchboard.Gatherer`."""
         last = token if isinstance(token, int) else len(messages)
         try:
             self._append_what_fits(messages, list(range(last - len(messages) + 1, last + 1)), was_gathered=True)
@@ -385,12 +385,12 @@ class Publishing:
         return False
 
     def on_gathered(self, token: object, error: Exception | None) -> bool:
-        """See `gathering.Gatherer`: what is answered together has one acknowledgement."""
+        """See `switchboard.Gatherer`: what is answered together has one acknowledgement."""
         self._gathered.append(Stored(token, error, 0, []))
         return len(self._gathered) == 1
 
     def on_all_gathered(self) -> None:
-        """See `gathering.Gatherer`."""
+        """See `switchboard.Gatherer`."""
         gathered, self._gathered = self._gathered, []
         self.on_stored(gathered)
 

@@ -13,8 +13,8 @@ from functools import partial
 from math import ceil
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from gatehouse.gateways.admission.attempt import NOTHING, Credentials
 from gatehouse.gateways.admission.audit import Author
+from gatehouse.gateways.admission.credentials import NOTHING, Credentials
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.http.answers import Answers

@@ -10,7 +10,7 @@ from base64 import b64decode
 from binascii import Error as Base64Error
 from typing import Final
 
-from gatehouse.gateways.admission.attempt import Credentials
+from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.http.problems import Refusal
 

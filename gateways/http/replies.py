@@ -171,15 +171,15 @@ class Receipts:
                 receipt.set_exception(answer.error)
 
     def on_gathered(self, token: object, error: Exception | None) -> bool:
-        """See `gathering.Gatherer`: every call wants to know where its messages went, so `on_stored` is told."""
+        """See `switchboard.Gatherer`: every call wants to know where its messages went, so `on_stored` is told."""
         self.on_stored([Stored(token, error, 0, [])])
         return False
 
     def on_all_gathered(self) -> None:
-        """See `gathering.Gatherer`: each call is answered by itself."""
+        """See `switchboard.Gatherer`: each call is answered by itself."""
 
     def enter_alone(self, guard: Guard, messages: list[Message], token: object, size_bytes: int) -> bool:
-        """See `gathering.Gatherer`."""
+        """See `switchboard.Gatherer`."""
         try:
             guard.append(messages, self, token, size_bytes, positions=True, was_gathered=True)
         except KernelError as error:

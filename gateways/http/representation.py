@@ -139,6 +139,8 @@ def _check_whole(decompressor: zstandard.ZstdDecompressor, body: bytes) -> None:
         rest = frame.unused_data
 
 
+# --- entity tags --------------------------------------------------------------------------------------------------
+
 def tag_of(body: bytes) -> str:
     """The weak entity tag of an answer: the same words in another coding are the same."""
     return f'W/"{blake2b(body, digest_size=TAG_BYTES).hexdigest()}"'
@@ -149,8 +151,6 @@ def matches(if_none_match: str, tag: str) -> bool:
     opaque = tag.removeprefix("W/")
     return any(entry.strip().removeprefix("W/") in ("*", opaque) for entry in if_none_match.split(","))
 
-
-# --- entity tags --------------------------------------------------------------------------------------------------
 
 MATCHED: Final = frozenset(("/v1/users/{name}", "/v1/acl/{id}", "/v1/limits/{id}", "/v1/topics/{topic}",
                             "/v1/groups/{group}", "/v1/webhooks/{webhook}"))

@@ -68,7 +68,7 @@ def json_answer(document: Any, status: int = 200, headers: dict[str, str] | None
 
 
 def defined_answer(definition: dict[str, Any], state: dict[str, Any]) -> Response:  # decision 75
-    """What somebody has defined and how it does, in one JSON document; its tag tells both apart (`preconditions`)."""
+    """What somebody has defined and how it does, in one JSON document; its tag tells both apart."""
     body = orjson.dumps({**definition, **state})
     return Response(body, headers={"ETag": strong_tag(orjson.dumps(definition), body)}, content_type=JSON)
 

@@ -177,7 +177,7 @@ def id_of(call: Call) -> int:
 
 async def decide(door: Door, guard: Guard, transaction_id: int, decision: Decision, receipts: ReceiptsByGroup = (),
                  offsets: Offsets | None = None) -> dict[str, Any]:
-    """Carry out a decision; what its maker is told. Raises what `Guard.decide` refuses."""
+    """Carry out a decision; what its maker is told. Raises what `GuardedTransactions.decide` refuses."""
     deciding = HttpDeciding(door, guard, transaction_id, decision, receipts, offsets)
     return deciding.finish(await door.stored(deciding.submit))
 

@@ -1,27 +1,26 @@
-"""A topic's settings in Kafka's words: which there are, what each does here, and how they become the kernel's. Pure.
+"""Settings of topics and of the hub in Kafka's words: which there are, what each does here, and how a topic's become
+the kernel's. Pure.
 
-A setting is *honoured* (it is one of the kernel's), or *taken*: it changes nothing that a client can see, and is
-remembered so that whoever has set it reads it back. Any other setting or value is refused with INVALID_CONFIG.
+A topic's setting is *honoured* (it is one of the kernel's), or *taken*: it changes nothing that a client can see, and
+is remembered so that whoever has set it reads it back. Any other setting or value is refused with INVALID_CONFIG.
 """
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.kafka.config import KafkaConfig
-from gatehouse.gateways.kafka.error_codes import INVALID_CONFIG, POLICY_VIOLATION
+from gatehouse.gateways.kafka.error_codes import INVALID_CONFIG
 from gatehouse.gateways.kafka.mapping import Refused
-from gatehouse.kernel.assigned.assigned_values import ConsumerRules
-from gatehouse.kernel.message import Stored, tell
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import TopicSettings
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.contract import Services
-    from gatehouse.kernel.message import Owner
+    pass
 
+
+# --- topics -------------------------------------------------------------------------------------------------------
 
 BOOLEAN: Final = 1
 STRING: Final = 2
@@ -211,7 +210,9 @@ def default_of(name: str, hub: KernelSettings) -> str:
     return TOPIC_CONFIGS[name].default
 
 
-# What holds for the whole hub, in the words of a broker's settings: shown to administrators. Pure.
+# --- the hub ------------------------------------------------------------------------------------------------------
+
+# What holds for the whole hub, in the words of a broker's settings: shown to administrators.
 
 ONE: Final = "1"
 
@@ -242,180 +243,3 @@ def broker_configs(hub: KernelSettings, door: KafkaConfig) -> list[tuple[str, in
         ("num.partitions", INT, str(hub.default_partitions), "`default_partitions`"),
         ("socket.request.max.bytes", INT, str(door.max_request_bytes), "`max_request_bytes` of the Kafka door"),
     ]
-
-
-# Settings that this door keeps in the hub, a JSON object for each thing that has any: they hold once they are durable.
-#
-# What is on its way to the disk is what the next change begins from, so two changes that come together are both made. A
-# change that the disk refuses leaves everything as it was.
-
-Name = tuple[str, str]
-"""(tenant, name)"""
-
-NOTHING: Final[Mapping[str, str]] = {}
-
-
-class Change(NamedTuple):
-    """The token of settings on their way to the disk, and who else is to be told."""
-
-    name: Name
-    configs: Mapping[str, str]
-    owner: Owner | None
-    token: object
-
-
-class KeptConfigs:
-    """Of one space of definitions, by tenant and name."""
-
-    def __init__(self, services: Services, space: str) -> None:
-        self._kernel = services.kernel
-        self._space = space
-        self._of: dict[Name, Mapping[str, str]] = {}
-        self._coming: dict[Name, list[Change]] = {}
-        self._first: set[Name] = set()       # those that have nothing yet, and will have
-
-    def load(self, name: Name, value: bytes) -> None:
-        """What the hub had when the door opened."""
-        self._of[name] = json.loads(value)
-
-    def get(self, name: Name) -> Mapping[str, str]:
-        """What holds."""
-        return self._of.get(name, NOTHING)
-
-    def latest(self, name: Name) -> Mapping[str, str]:
-        """What will hold when everything that was changed is durable."""
-        coming = self._coming.get(name)
-        return coming[-1].configs if coming else self.get(name)
-
-    def names(self) -> set[Name]:
-        """All that have settings, or will have."""
-        return {*self._of, *self._first}
-
-    def __len__(self) -> int:
-        """How many `names` there are."""
-        return len(self._of) + len(self._first)
-
-    def put(self, name: Name, configs: Mapping[str, str], owner: Owner | None = None, token: object = None) -> None:
-        """Set these, and no others; the owner is told when they hold. Raises Stopping."""
-        change = Change(name, dict(configs), owner, token)
-        value = json.dumps(change.configs).encode() if configs else None
-        self._kernel.put_definition(self._space, name[1], value, name[0], self, change)
-        self._coming.setdefault(name, []).append(change)
-        self._look(name)
-
-    def on_stored(self, stored: list[Stored]) -> Iterator[None] | None:
-        """Changes are durable, or are not; they come in their order."""
-        for answer in stored:
-            change = answer.token
-            assert isinstance(change, Change), "nothing else is told"
-            coming = self._coming[change.name]
-            assert coming[0] is change, "in their order"
-            del coming[0]
-            if not coming:
-                del self._coming[change.name]
-            if answer.error is None:
-                self._of.pop(change.name, None)
-                if change.configs:
-                    self._of[change.name] = change.configs
-            self._look(change.name)
-            if change.owner is not None:
-                tell(change.owner, [Stored(change.token, answer.error, answer.append_ms, answer.positions)])
-        return None
-
-    def _look(self, name: Name) -> None:
-        """Whether it will have its first settings, after something has changed."""
-        if name not in self._of and self.latest(name):
-            self._first.add(name)
-        else:
-            self._first.discard(name)
-
-
-# Settings of consumer groups in Kafka's words (resource kind GROUP), kept by the hub for each group that has any.
-#
-#     space "kafka-groups", name: the group, value: a JSON object of settings
-#
-# They hold for groups of the newer protocol (`group.protocol=consumer`); what is not set is as the door's settings say.
-# They outlive the group, as with Kafka: a tool may set them before the first member comes.
-
-SPACE: Final = "kafka-groups"
-MAX_GROUPS: Final = 10_000
-"""That have settings of their own."""
-
-HEARTBEAT: Final = "consumer.heartbeat.interval.ms"
-SESSION: Final = "consumer.session.timeout.ms"
-MAX_MS: Final = 86_400_000
-
-
-class GroupConfig(NamedTuple):
-    about: str
-    server_name: str
-    """What a broker calls its default."""
-
-
-GROUP_CONFIGS: Final[dict[str, GroupConfig]] = {
-    HEARTBEAT: GroupConfig("How often a member is to say that it is there.",
-                           "group.consumer.heartbeat.interval.ms"),
-    SESSION: GroupConfig("How long a member may be silent.", "group.consumer.session.timeout.ms"),
-}
-
-
-def checked_of_group(name: str, value: str | None) -> str:
-    """The value of a setting as it is kept. Raises Refused (INVALID_CONFIG)."""
-    if name not in GROUP_CONFIGS:
-        raise Refused(INVALID_CONFIG, f"Unknown group config name: {name[:100]}")
-    text = (value or "").strip()
-    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= MAX_MS:
-        raise Refused(INVALID_CONFIG, f"{name} is a whole number of 1 to {MAX_MS} ms")
-    return str(int(text))
-
-
-def default_of_group(name: str, config: KafkaConfig) -> str:
-    return str(config.group_consumer_heartbeat_interval_ms if name == HEARTBEAT
-               else config.group_consumer_session_timeout_ms)
-
-
-class GroupConfigs:
-    """Of all groups, by tenant and name."""
-
-    def __init__(self, services: Services) -> None:
-        self._kept = KeptConfigs(services, SPACE)
-        for tenant, name, value in services.kernel.definitions(SPACE):
-            self._kept.load((tenant, name), value)
-
-    @staticmethod
-    def of(services: Services) -> GroupConfigs:
-        """Those of the hub, read at the first use."""
-        return services.share(SPACE, lambda: GroupConfigs(services))
-
-    def get(self, tenant: str, name: str) -> Mapping[str, str]:
-        """What was set for a group."""
-        return self._kept.get((tenant, name))
-
-    def latest(self, tenant: str, name: str) -> Mapping[str, str]:
-        """What was set, with what is on its way to the disk: what a change begins from."""
-        return self._kept.latest((tenant, name))
-
-    def names(self, tenant: str) -> list[str]:
-        """Groups that something was set for."""
-        return sorted([name for of, name in self._kept.names() if of == tenant])
-
-    def rules(self, tenant: str, name: str, config: KafkaConfig) -> ConsumerRules:
-        """What holds for the members of a group."""
-        configs = self._kept.get((tenant, name))
-        session_ms, heartbeat_ms = config.group_consumer_session_timeout_ms, config.group_consumer_heartbeat_interval_ms
-        if configs:
-            session_ms, heartbeat_ms = int(configs.get(SESSION, session_ms)), int(configs.get(HEARTBEAT, heartbeat_ms))
-        return ConsumerRules(session_ms, heartbeat_ms, config.group_max_size)
-
-    def check(self, tenant: str, name: str, configs: Mapping[str, str], config: KafkaConfig) -> None:
-        """Raises Refused for settings that cannot be together, or too many groups with settings."""
-        session_ms, heartbeat_ms = (int(configs.get(each, default_of_group(each, config)))
-                                    for each in (SESSION, HEARTBEAT))
-        if configs and heartbeat_ms >= session_ms:
-            raise Refused(INVALID_CONFIG, f"{SESSION} is longer than {HEARTBEAT}: {session_ms} and {heartbeat_ms} ms")
-        if configs and not self.latest(tenant, name) and len(self._kept) >= MAX_GROUPS:
-            raise Refused(POLICY_VIOLATION, f"{MAX_GROUPS} groups have settings of their own, as many as may")
-
-    def put(self, tenant: str, name: str, configs: Mapping[str, str], owner: Owner, token: object) -> None:
-        """Set these, and no others; the owner is told when they hold. Raises Stopping."""
-        self._kept.put((tenant, name), configs, owner, token)

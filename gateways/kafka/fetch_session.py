@@ -1,4 +1,5 @@
-"""A fetch session (KIP-227): what one client follows, and an answer that has only what is new to it. Pure and hot.
+"""Fetch sessions (KIP-227): what one client follows, an answer that has only what is new to it, and the sessions of all
+clients of a hub. Pure and hot.
 
 A client that has opened a session lists in each fetch what has changed, and is told only of partitions that have
 records for it, an error, or other ends than it was told of. What was told counts from when the answer leaves. Those
@@ -38,12 +39,14 @@ if TYPE_CHECKING:
     from gatehouse.gateways.contract import Services
 
 
+# --- one session --------------------------------------------------------------------------------------------------
+
 LAST_EPOCH: Final = (1 << 31) - 1
 MAX_NAME_BYTES: Final = 249          # of a topic; a longer one names nothing, and is not kept
 
 
 class Followed:
-    """One partition."""
+    """One partition that a client follows, and what the client was told of it."""
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -201,7 +204,7 @@ class SessionRows(FetchRows):
         self._watched: list[tuple[FollowedTopic, PartitionIds]] = []
 
     def begin_topic(self, topic: FollowedTopic) -> TopicRows:
-        """Its head is written when it is known how many partitions follow."""
+        """Begin a topic. Its head is written when it is known how many partitions follow."""
         of = TopicRows(topic, len(self.rows))
         self._topics.append(of)
         self.rows.append(b"")
@@ -363,12 +366,14 @@ def _row_of(filled: tuple[int, list[bytes]]) -> int:
     return filled[0]
 
 
-# The fetch sessions of all clients of a hub (KIP-227), bounded in number and in what they follow. Pure.
+# --- all sessions of a hub ----------------------------------------------------------------------------------------
+
+# They are bounded in number and in what they follow.
 #
-# A session ends with its connection, when its client says so, or when another one takes its place: the one that was
-# used longest ago, if nobody has used it for two minutes, else the smallest of those that are two minutes old, if it is
-# smaller than the new one: as in Kafka. A client whose session is gone is told FETCH_SESSION_ID_NOT_FOUND, and lists
-# everything again; one for which there is no room is answered with session 0, and lists everything each time.
+# A session ends with its connection, when its client says so, or when another one takes its place. As in Kafka, that is
+# the one that was used longest ago, if nobody has used it for two minutes; else the smallest of those that are two
+# minutes old, if it is smaller than the new one. A client whose session is gone is told FETCH_SESSION_ID_NOT_FOUND, and
+# lists everything again. One for which there is no room is answered with session 0, and lists everything each time.
 
 MAX_SESSIONS: Final = 1_000          # Kafka's max.incremental.fetch.session.cache.slots
 MAX_FOLLOWED: Final = 500_000        # topics and partitions of all sessions: some 100 MB where each is one by one
@@ -377,7 +382,7 @@ MAX_OF_CONNECTION: Final = 4         # clients have one; more come through a pro
 
 
 class FetchSessions:  # decision 224
-    """One per hub, in `Services.shared`."""
+    """The fetch sessions of one hub, in `Services.shared`."""
 
     def __init__(self, max_sessions: int = MAX_SESSIONS, max_followed: int = MAX_FOLLOWED) -> None:
         self._max_sessions = max_sessions

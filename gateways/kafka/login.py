@@ -1,13 +1,14 @@
-"""How one connection logs in: the exchange of SASL messages, once at first and again before a session ends (KIP-368).
+"""How one connection logs in: SASL messages as bytes, and their exchange, once at first and again before a session ends
+(KIP-368).
 
     nothing asked  --SaslHandshake-->  mechanism chosen  --SaslAuthenticate...-->  logged in  --SaslHandshake--> ...
 
 After a handshake of version 1 messages come as SaslAuthenticate; after version 0, as frames that hold nothing but the
 message (before KIP-152). A client that asks for anything else first is who its certificate says, or anonymous.
 
-Rules kept here: one message at a time, the connection waits for admission's word; a login ends after `MAX_ROUNDS`
-messages or `login_timeout_ms`; a failure is told, where the protocol has words for it, and ends the connection; who
-logs in again stays who he is and keeps his mechanism.
+Rules kept here: messages are looked at one at a time, and the connection waits for admission's word. A login ends after
+`MAX_ROUNDS` messages or `login_timeout_ms`. A failure is told, where the protocol has words for it, and ends the
+connection. Who logs in again stays who he is and keeps his mechanism.
 """
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.gateways.admission.admission import LoginsFull, NotAuthenticated
-from gatehouse.gateways.admission.attempt import Credentials
+from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.kafka.error_codes import (
     ILLEGAL_SASL_STATE,
     NONE,
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from gatehouse.gateways.kafka.session import KafkaSession
 
 
-# SASL mechanisms as bytes: what a client shows of itself. Pure; whether it is true is admission's to say.
+# --- SASL messages ------------------------------------------------------------------------------------------------
+
+# What a client shows of itself, as bytes. Whether it is true is admission's to say.
 #
 #     PLAIN          authorization id NUL user NUL password                                     (RFC 4616)
 #     OAUTHBEARER    n,a=AUTHORIZATION-ID, ^A auth=Bearer TOKEN ^A KEY=VALUE ^A ... ^A           (RFC 7628)
@@ -88,6 +91,8 @@ def bearer_challenge() -> bytes:
     return json.dumps({"status": "invalid_token"}).encode()
 
 
+# --- the exchange -------------------------------------------------------------------------------------------------
+
 MAX_ROUNDS: Final = 4          # messages of one login: SCRAM and a failing OAUTHBEARER take two
 
 
@@ -102,7 +107,7 @@ class Round(Protocol):
 
 
 class KafkaLogin:
-    """One connection's. `done(principal)` is told of every login that succeeds."""
+    """The logins of one connection. `done(principal)` is told of every one that succeeds."""
 
     def __init__(self, session: KafkaSession, done: Callable[[Principal], None]) -> None:
         self.mechanism = ""            # chosen by a handshake, until the login is done

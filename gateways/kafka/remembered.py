@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from gatehouse.gateways.kafka.configs import KeptConfigs
+from gatehouse.gateways.kafka.kept_configs import KeptConfigs
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import Services

@@ -26,8 +26,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from gatehouse.gateways.admission.admission import LoginsFull, NotAuthenticated
-from gatehouse.gateways.admission.attempt import Credentials
 from gatehouse.gateways.admission.audit import Author
+from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.principal import Principal
 from gatehouse.gateways.connections.flow import Silence, Timers
 from gatehouse.gateways.contract import Link, Services

@@ -1,4 +1,4 @@
-"""What the PUBLISH packets of one MQTT 5 client say beyond topic and payload: properties and topic aliases.
+"""What the PUBLISH packets of one MQTT 5 client say beyond topic and payload: properties and topic aliases. Pure.
 
     read(packet)    one PUBLISH, read by itself: any of them, at about 10 us
     meanings        what properties meant that came before, by their bytes: the codec looks them up for whole bursts
@@ -18,7 +18,6 @@ from gatehouse.gateways.mqtt.codec import (
     behind_id,
     end_of_properties,
     packet_id_of,
-    packet_size,
     publish_topic,
 )
 from gatehouse.gateways.mqtt.errors import InvalidDelivery, InvalidPayload, InvalidPublish, ProtocolError, ReservedTopic
@@ -28,7 +27,6 @@ from gatehouse.gateways.mqtt.reading import variable
 from gatehouse.gateways.mqtt.recalling import is_recall_key
 from gatehouse.gateways.properties.envelope import Kind
 from gatehouse.gateways.properties.values import NUMBER, normalize
-from gatehouse.gateways.slowing import COUNTS, GOES, LAST
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import RETAIN, When
 
@@ -64,12 +62,12 @@ class Publish:
         return not self.address or self.when is not None or self.refusal is not None
 
     def message(self, place: int) -> Message:
-        """To be stored at a place."""
+        """The message, to be stored at a place."""
         return place, self.value, self.meaning[0], self.attributes, self.meaning[1]
 
 
 class Incoming:
-    """One MQTT 5 client's. `now_ms`: wall time."""
+    """Reads the PUBLISH packets of one MQTT 5 client. `now_ms`: wall time."""
 
     def __init__(self, now_ms: Callable[[], int], receive_maximum: int, alias_maximum: int, *, tells: bool,
                  checks_format: bool) -> None:
@@ -153,22 +151,3 @@ def _when(delay: str | None, at: str | None, key: str) -> When | None:
     if delay is None or NUMBER.fullmatch(delay) is None:
         return None
     return When(delay_ms=round(float(delay) * 1000), name=key)
-
-
-# What each packet is while its client is slowed down for a limit: see `gateways.slowing`. Pure.
-
-PUBLISH: Final = 3
-DISCONNECT: Final = 14
-
-
-def sort_packet(data: bytes, pos: int, *, packet_bytes_max: int) -> tuple[int, int, int]:
-    """(size, kind, stream) of the packet at a place. Messages of another QoS are another kind: what is answered
-    together can be refused together."""
-    try:
-        size = packet_size(data, pos, packet_bytes_max)
-    except ProtocolError:
-        return len(data) - pos, LAST, 0
-    sort = data[pos] >> 4
-    if sort == PUBLISH:
-        return size, COUNTS + (data[pos] >> 1 & 3), 0
-    return size, LAST if sort == DISCONNECT else GOES, 0

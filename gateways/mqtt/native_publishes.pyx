@@ -63,7 +63,7 @@ cdef Py_ssize_t number_at(const unsigned char *data, Py_ssize_t end, Py_ssize_t 
 
 
 cdef class PublishReader(Reader):
-    """One client's; see above. The inbox's, which is answered through it. `gathering.Gatherer`."""
+    """One client's; see above. The inbox's, which is answered through it. `switchboard.Gatherer`."""
 
     cdef object inbox, link, guard, gathering, admission, shedding, places, version
     cdef dict by_raw, meanings
@@ -198,7 +198,7 @@ cdef class PublishReader(Reader):
             pos = end
         return messages if total else None
 
-    # --- what became of it: `gathering.Gatherer`
+    # --- what became of it: `switchboard.Gatherer`
 
     def on_gathered(self, token, error):
         if self.handed_back:

@@ -342,7 +342,7 @@ class Outbox:
 
     @staticmethod
     def _acknowledge_durable(first: int, numbers: list[int], durable: DurableSession) -> None:
-        """These are done with, as the packet that begins so says. Raises ProtocolError."""
+        """These packet ids are done with, as the packet that begins with `first` says. Raises ProtocolError."""
         if not durable.awaits(first, numbers):
             raise ProtocolError(NOT_ITS_ANSWER[first])
         durable.acknowledge(numbers)

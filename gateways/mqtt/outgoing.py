@@ -1,5 +1,6 @@
 """What the PUBLISH packets to one MQTT 5 client say beyond topic and payload: properties, subscription identifiers,
-topic aliases, and what the client has said of itself in CONNECT.
+topic aliases, and what the client has said of itself in CONNECT. And which messages are the client's own, for a filter
+with no-local.
 """
 from __future__ import annotations
 
@@ -15,13 +16,16 @@ if TYPE_CHECKING:
     from gatehouse.kernel.api import Message
 
 
+# --- properties and topic aliases ---------------------------------------------------------------------------------
+
 NO_TOPIC: Final = b"\0\0"
 NO_PROPERTIES: Final = b"\0"
 ALIAS_WORTH_BYTES: Final = 8           # topic names that are shorter are written out: an alias takes three bytes
 
 
 class Outgoing:
-    """One MQTT 5 client's. The limits are the client's own; 0 for no limit of a packet's size."""
+    """Says how one MQTT 5 client is sent messages. The limits are the client's own: 0 for no limit of a packet's
+    size."""
 
     def __init__(self, clients: Clients, receive_maximum: int, packet_bytes_max: int, alias_maximum: int) -> None:
         self.receive_maximum = receive_maximum
@@ -37,7 +41,7 @@ class Outgoing:
         self.subscriptions = subscriptions
 
     def properties_of(self, message: Message, was_sent: bool = False) -> bytes | None:
-        """Those of a message; None where it is worth nothing any more, and was not sent before."""
+        """The properties of a message; None where it is worth nothing any more, and was not sent before."""
         headers = message[2]
         if headers == b"\0" and not message[4]:
             return b""
@@ -103,13 +107,16 @@ class Outgoing:
         return with_length(shown + encode_property(properties.SUBSCRIPTION_ID, identifier) if identifier else shown)
 
 
-# What a client with a no-local filter has published itself, by offset, until it was delivered to others. Pure.
+# --- the client's own messages ------------------------------------------------------------------------------------
 
 REMEMBERED_MAX: Final = 131_072        # offsets; a flush is delivered before the next ones are answered
 
 
 class OwnMessages:  # decision 172
-    """Answers come before the deliveries of the same flush: so a delivery finds whether it is the client's own."""
+    """What a client with a no-local filter has published itself, by offset, until it was delivered to others.
+
+    Answers come before the deliveries of the same flush: so a delivery finds whether it is the client's own.
+    """
 
     def __init__(self) -> None:
         self._offsets: set[tuple[int, int]] = set()

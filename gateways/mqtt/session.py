@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.admission import NotAuthenticated
-from gatehouse.gateways.admission.attempt import NOTHING, Credentials
+from gatehouse.gateways.admission.credentials import NOTHING, Credentials
 from gatehouse.gateways.admission.errors import TooManyConnections
 from gatehouse.gateways.connections.flow import Pacer, ReceiveBuffer, Silence, Timer, Timers
 from gatehouse.gateways.connections.wrong_port import came_to
@@ -32,11 +32,12 @@ from gatehouse.gateways.mqtt.codec import (
 from gatehouse.gateways.mqtt.durable import OWN_IDS, DurableSession, Welcome
 from gatehouse.gateways.mqtt.errors import MalformedPacket, ProtocolError
 from gatehouse.gateways.mqtt.inbox import DOOR_NAME, Inbox
-from gatehouse.gateways.mqtt.incoming import Incoming, sort_packet
+from gatehouse.gateways.mqtt.incoming import Incoming
 from gatehouse.gateways.mqtt.outbox import Outbox, Window
 from gatehouse.gateways.mqtt.outgoing import Outgoing, OwnMessages
 from gatehouse.gateways.mqtt.properties import Packet
 from gatehouse.gateways.mqtt.publish_properties import stored_headers
+from gatehouse.gateways.mqtt.sorting import sort_packet
 from gatehouse.gateways.mqtt.subscriptions import Subscriptions, Wishes
 from gatehouse.gateways.mqtt.system import System
 from gatehouse.gateways.mqtt.transacting import Transacting

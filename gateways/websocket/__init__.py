@@ -2,5 +2,5 @@
 
     codec.py     bytes of frames in, payload out, and back (RFC 6455 section 5). Pure.
     session.py   a `contract.Session` round the door's own. Pure.
-    upgrade.py   the HTTP request that becomes a connection of the door
+    opening.py   the HTTP request that becomes a connection of the door
 """

@@ -33,8 +33,8 @@ from gatehouse.kernel.assigned.classic_group import Answer, ClassicGroup, GroupM
 from gatehouse.kernel.assigned.consumer_group import ConsumerGroup
 from gatehouse.kernel.assigned.consumer_groups import ConsumerGroups, MayRead, OnBeaten, classic_of, consumers_of
 from gatehouse.kernel.assigned.consumer_protocol import PROTOCOL_TYPE, read_assignment
-from gatehouse.kernel.assigned.consumer_records import GroupNames, PutState
 from gatehouse.kernel.assigned.due import DueHeap
+from gatehouse.kernel.assigned.group_names import GroupNames, PutState
 from gatehouse.kernel.errors import (
     GroupFull,
     InconsistentProtocol,

@@ -1,4 +1,5 @@
-"""Consumer groups by name: written down, told what topics there are and what time it is.
+"""Consumer groups by name: written down, told what topics there are and what time it is. And how a group goes from the
+classic protocol to the newer one, or back, while it has members.
 
     a member's heartbeat ─► ConsumerGroup ─► nothing has changed: the answer now
                                          └─► records of whatever has, in one frame ─► durable ─► the answer
@@ -41,15 +42,9 @@ from gatehouse.kernel.assigned.consumer_protocol import (
     read_assignment,
     read_subscription,
 )
-from gatehouse.kernel.assigned.consumer_records import (
-    GroupNames,
-    PutState,
-    group_record,
-    member_record,
-    read_group,
-    read_member,
-)
+from gatehouse.kernel.assigned.consumer_records import group_record, member_record, read_group, read_member
 from gatehouse.kernel.assigned.due import DueHeap
+from gatehouse.kernel.assigned.group_names import GroupNames, PutState
 from gatehouse.kernel.assigned.topic_patterns import TopicPattern
 from gatehouse.kernel.errors import (
     GroupFull,
@@ -96,7 +91,7 @@ NOTHING: Final = Beaten("", 0, 0, None)
 
 
 def ignore(answer: object) -> None:
-    """Nobody waits."""
+    """An answer for which nobody waits."""
 
 
 def understood(protocol_type: str, protocols: tuple[tuple[str, bytes], ...]
@@ -153,7 +148,7 @@ class _Matches:
 
 
 class ConsumerGroups:
-    """`open` before use."""
+    """All consumer groups of a hub. `open` before use."""
 
     def __init__(self, *, loop: Loop, state: StateTable, topics: Topics, names: GroupNames, put_state: PutState,
                  give_back: Callable[[str, str, ConsumerGroup, bool], None], on_error: Callable[[Exception], None]
@@ -306,7 +301,7 @@ class ConsumerGroups:
         return refusals
 
     def partition_ids(self, tenant: str, parts: Parts) -> frozenset[int]:
-        """Of partitions that a member names; without those that are not there."""
+        """The ids of partitions that a member names, without those that are not there."""
         partition_ids: set[int] = set()
         for name, numbers in parts:
             topic = self._topics.get(name, tenant)
@@ -493,7 +488,9 @@ class ConsumerGroups:
             self.stop()
 
 
-# A group that goes from one protocol to the other while it has members.
+# --- from one protocol to the other -------------------------------------------------------------------------------
+
+# Of a group while it has members:
 #
 #     classic members ── one joins by the consumer protocol ──► a consumer group, with their epoch and what they have
 #     consumer group ── the last of that protocol leaves ──► a classic group, which is shared out anew

@@ -1,22 +1,20 @@
-"""Consumer groups as state records: one of the group, one of each member; what changes together is in one frame.
+"""Consumer groups as state records. Pure.
 
-Partition ids stand as runs, (first, count): a member of a topic with ten thousand partitions takes one.
+A group has one record, and each of its members one; what changes together is in one frame. Partition ids stand as runs,
+(first, count): a member of a topic with ten thousand partitions takes one.
 """
 from __future__ import annotations
 
 import json
 import struct
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.assigned.assigned_values import ClassicSide
 from gatehouse.kernel.assigned.consumer_group import ConsumerGroup, ConsumerMember, Pace
-from gatehouse.kernel.errors import GroupIsLeased
-from gatehouse.kernel.groups.definitions import Definitions, LiveGroups
-from gatehouse.kernel.groups.group_settings import ASSIGNED, GroupSettings, named_key, split_key
+from gatehouse.kernel.groups.group_settings import named_key, split_key
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Owner
 from gatehouse.kernel.state.state import Kind
 
 SIZE: Final = struct.Struct(">H")
@@ -95,53 +93,3 @@ def runs(partition_ids: Iterable[int]) -> list[tuple[int, int]]:
         else:
             joined.append((partition_id, 1))
     return joined
-
-
-# Names of assigned groups: whoever comes first, members or leases, has a name; and what is said of who has members.
-
-OURS: Final = GroupSettings(kind=ASSIGNED)
-"""The definition that a group gets from its first member."""
-
-PutState = Callable[[list[StateRecord], "Owner | None", object], None]
-"""Puts records into the pending frame. Raises Stopping."""
-
-
-# decision 159: one table of names
-class GroupNames:
-    """`live` learns which groups have members; `has_offsets` says whether a group has committed any."""
-
-    def __init__(self, definitions: Definitions[GroupSettings], live: LiveGroups, put_state: PutState,
-                 has_offsets: Callable[[str, str], bool]) -> None:
-        self._definitions = definitions
-        self._live = live
-        self._put_state = put_state
-        self._has_offsets = has_offsets
-
-    def claim(self, tenant: str, name: str) -> bool:
-        """The name is an assigned group's from now on; whether it is only now. Raises GroupIsLeased, Stopping."""
-        if self.require_not_leased(tenant, name) is not None:
-            return False
-        self._put_state([self._definitions.put(tenant, name, OURS)], None, None)
-        return True
-
-    def disclaim(self, tenant: str, name: str) -> list[StateRecord]:
-        """Records that forget the definition that was made for a group's first member, where it is still that one and
-        nothing was committed under it."""
-        if self._definitions.get(tenant, name) == OURS and not self._has_offsets(tenant, name):
-            return [self._definitions.put(tenant, name, None)]
-        return []
-
-    def is_there(self, tenant: str, name: str) -> bool:
-        """Whether the group is defined, or has committed. Raises GroupIsLeased."""
-        return self.require_not_leased(tenant, name) is not None or self._has_offsets(tenant, name)
-
-    def require_not_leased(self, tenant: str, name: str) -> GroupSettings | None:
-        """The definition, if there is one. Raises GroupIsLeased."""
-        settings = self._definitions.get(tenant, name)
-        if settings is not None and settings.kind != ASSIGNED:
-            raise GroupIsLeased(f"messages of group {name!r} are leased and acked; nobody is assigned its partitions")
-        return settings
-
-    def note(self, tenant: str, name: str, has_members: bool) -> None:
-        """Whether a group has members now."""
-        self._live.note(tenant, name, has_members)

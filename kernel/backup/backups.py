@@ -1,4 +1,5 @@
-"""Backups that are being read: each a cut of the log and a few files beside it, held until it ends.
+"""Backups that are being read: each a cut of the log and a few files beside it, held until it ends. And how such a cut
+is taken.
 
     begin      retention is held back, the log cut, what lies beside it copied into memory
     read       pieces of its files, from any thread; segments are read where they lie
@@ -20,9 +21,11 @@ from gatehouse.kernel.index.checkpoints import Checkpoints
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.log.log import Log, Segment
 from gatehouse.kernel.ports import Loop, Worker
-from gatehouse.kernel.recovery.recovery import lineage_of
+from gatehouse.kernel.recovery.resuming import lineage_of
 from gatehouse.kernel.retention.retention import Hold, Retention
 from gatehouse.kernel.write.committer import Committer
+
+# --- a cut of the log ---------------------------------------------------------------------------------------------
 
 # The log as it is at one moment, for whoever copies it while the hub goes on.
 #
@@ -110,13 +113,15 @@ class Cutting:
         self._retention.release(cut.hold)
 
 
+# --- backups ------------------------------------------------------------------------------------------------------
+
 MAX_BACKUPS: Final = 4             # read at the same time; each may hold all that is beside the log in memory
 IDLE_MS: Final = 60_000
 PIECE_BYTES: Final = 1 << 20       # the most that one `read` gives
 
 
 class Copied(Protocol):
-    """The log as files."""
+    """The log as files, as backups ask it for pieces of them."""
 
     def file_of(self, base: int) -> str: ...
 

@@ -37,7 +37,7 @@ BOUNDS_MS: Final = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)
 
 
 class Latency:
-    """Of one door: `counts` by the bounds, and one more behind them."""
+    """How long the messages of one door took: `counts` by the bounds, and one more behind them."""
 
     __slots__ = ("counts", "total_ms")
 
@@ -52,7 +52,7 @@ class Latency:
 
 
 class Latencies:
-    """Of all doors."""
+    """How long messages took, by door."""
 
     def __init__(self) -> None:
         self._by_door: dict[str, Latency] = {}
@@ -65,8 +65,8 @@ class Latencies:
         latency.add(count, max(0, took_ms))
 
     def by_door(self) -> Iterator[tuple[str, list[tuple[int, int]], int, int]]:
-        """Of each door: how many took at most so many ms (upper bound, count), how many there are, and the sum of what
-        they took."""
+        """For each door: how many messages took at most so many ms (upper bound, count), how many there are, and the
+        sum of what they took."""
         for door, latency in self._by_door.items():
             below, bounds = 0, []
             for bound_ms, count in zip(BOUNDS_MS, latency.counts, strict=False):
@@ -134,7 +134,7 @@ class Deliveries:
             self._go_on()
 
     def _wait(self, put: Callable[[tuple[int, Heard]], None], waiting: tuple[int, Heard]) -> None:
-        """Behind the others, or before them."""
+        """Have a flush wait behind the others, or before them, as `put` does."""
         put(waiting)
         if len(self._waiting) > MAX_WAITING:
             self._backpressure.report(self, True)
@@ -228,7 +228,7 @@ class Deliveries:
 
     def _add_records(self, outbox: Outbox, partition_id: int, records: list[Record],
                      first_offset: int) -> Iterator[None]:
-        """Their offsets count from this one."""
+        """Hand these records over; their offsets count from `first_offset`."""
         topic_partition = self._topics.of_partition(partition_id)
         if topic_partition is None:
             return

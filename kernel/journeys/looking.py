@@ -1,4 +1,6 @@
-"""Looks a message up: what was recorded of it, what the log says where nothing was, and where it stands now."""
+"""Looks a message up: what was recorded of it, what the log says where nothing was, and where it stands now with each
+group, queue and link.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -24,7 +26,9 @@ from gatehouse.kernel.state.views import Views
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.tracing.events import BEGINNINGS, NAMING, OF_CLIENTS, WAITS, WITH_ADDRESS, Event, Kind
 
-# Where a message stands with each group and queue that reads its partition, at this second.
+# --- where a message stands ---------------------------------------------------------------------------------------
+
+# With each group and queue that reads its partition, and with each link, at this second.
 
 SETTLED: Final = "settled"
 IS_LEASED: Final = "leased"
@@ -35,11 +39,11 @@ LINK: Final = "link"
 
 
 class Standing(NamedTuple):
-    """Of one message with one group."""
+    """Where one message stands with one group, queue or link."""
 
     group: str
     kind: str                # `leased`, `assigned`, `queue`, or `link`
-    state: str               # see above
+    state: str               # one of the words above
     attempts: int = 0
     until_ms: int = 0        # of a lease, or of what waits, by hub time
     user: str = ""           # who has it leased, where that is known
@@ -56,13 +60,13 @@ class Links(Protocol):
 
 def link_standings(links: Links, topic: Topic, partition: int, offset: int, address: str, headers: Headers
                    ) -> list[Standing]:
-    """With every link by which it goes out."""
+    """Where a message stands with every link by which it goes out."""
     return [Standing(name, LINK, SETTLED if is_there else READY)
             for name, is_there in links.passed_on(topic, partition, offset, address, headers)]
 
 
 def standings(leasing: Leasing, views: Views, partition_id: int, offset: int) -> list[Standing]:
-    """With every group that is known to read the partition."""
+    """Where a message stands with every group that is known to read its partition."""
     standing_of = [_leased(group.shown_name, LEASED if group.queue is None else QUEUE, prefetcher.cursor, offset)
              for group, prefetcher in leasing.cursors.readers.get(partition_id, ())]
     names = {standing.group for standing in standing_of}
@@ -85,6 +89,8 @@ def _leased(name: str, kind: str, cursor: Cursor, offset: int) -> Standing:
     until_ms = cursor.waits_until(offset)
     return Standing(name, kind, WAITING if until_ms else READY, cursor.attempt_of(offset), until_ms)
 
+
+# --- what is known of a message -----------------------------------------------------------------------------------
 
 FIELD_OF: Final[dict[str, Callable[[Event], bytes]]] = {
     "key": lambda event: event.key, "address": lambda event: event.address.encode(),
@@ -110,7 +116,7 @@ class Location:
 
 @dataclass(slots=True)
 class Journey:
-    """One message. `record` is None where retention has passed it."""
+    """What is known of one message. `record` is None where retention has passed it."""
 
     message_id: int
     events: list[Event] = field(default_factory=list)
@@ -121,7 +127,7 @@ class Journey:
     places: dict[int, Location] = field(default_factory=dict)       # by partition id, of every event
 
     def lies_at(self, place: Location) -> None:
-        """It was stored there first, as far as that is known."""
+        """The message was stored at this place first, as far as that is known."""
         self.place = place
         self.places.setdefault(place.partition_id, place)
 
@@ -157,7 +163,7 @@ OnFound = Callable[[list[Event], "StorageFailed | None"], None]
 
 
 class Looking:
-    """See the module's text."""
+    """Finds messages and what happened to them, in the recorded events and in the log."""
 
     def __init__(self, *, trail: Trail, reader: Reader, topics: Topics, watermarks: Watermarks, views: Views,
                  leasing: Leasing, following: Following | None, publishers: Publishers,

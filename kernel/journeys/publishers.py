@@ -9,7 +9,7 @@ from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.log.log import Log
 from gatehouse.kernel.message import Origin, Piece
 from gatehouse.kernel.ports import Worker
-from gatehouse.kernel.records.record import (
+from gatehouse.kernel.records.authors import (
     HEAD_BYTES,
     NUMBER_BITS,
     Authors,

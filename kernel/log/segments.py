@@ -1,5 +1,9 @@
 """The commit log in files: segments of frames, found again after a crash.
 
+    SegmentReader   reads one segment's file forward
+    SegmentChain    a chain: one folder of segments
+    SegmentLog      the log: two chains
+
 A chain is a folder of segment files; what else lies in the folder is let be. A log is two chains: the main one and the
 one of what is kept.
 
@@ -41,7 +45,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from functools import partial
 from threading import Lock
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol
+from typing import Final, NoReturn, Protocol
 
 from crc32c import crc32c
 
@@ -58,9 +62,7 @@ from gatehouse.kernel.log.log import (
 from gatehouse.kernel.log.reserve import DISK_FULL
 from gatehouse.kernel.log.set_aside import Note, SetAside
 
-if TYPE_CHECKING:
-    pass
-
+# --- a segment's file ---------------------------------------------------------------------------------------------
 
 SEGMENT_MAGIC: Final = b"GATESEG1"
 FRAME_MAGIC: Final = b"GHF1"
@@ -164,7 +166,8 @@ class SegmentReader:
         return None
 
     def _is_frame(self, chunk: bytes, index: int, at: int) -> bool:
-        """Its place is looked at first: a message may hold any number of the four bytes."""
+        """Whether a frame begins here. Its place is looked at first: a message may hold the four bytes any number of
+        times."""
         if index + ENVELOPE_BYTES > len(chunk) or _ENVELOPE.unpack_from(chunk, index)[4] != self.base + at:
             return False
         try:
@@ -174,7 +177,7 @@ class SegmentReader:
         return True
 
     def last_byte(self, start: int, stop: int) -> int:
-        """Behind the last byte of a range that is not zero; `start` where all of them are."""
+        """The place behind the last byte of a range that is not zero; `start` where all of them are."""
         while stop > start:
             at = max(start, stop - READ_WINDOW_BYTES)
             left = self.file.read(at, stop - at).rstrip(b"\0")
@@ -183,6 +186,8 @@ class SegmentReader:
             stop = at
         return start
 
+
+# --- a chain of segments ------------------------------------------------------------------------------------------
 
 class SegmentChain:
     """One folder of segments; see the file's layout above."""
@@ -427,7 +432,7 @@ class SegmentChain:
         return descriptor, self._size, self.bases[-1] + self._size
 
     def note_written(self, frame_bytes: int, synced: bool) -> None:
-        """It is there, and synced, too."""
+        """The frame is there; where `synced`, on the disk, too."""
         if self._file is not None:                   # else the log was closed meanwhile: a disk that was not waited for
             self._file.grown(frame_bytes)
         self._size += frame_bytes
@@ -435,7 +440,7 @@ class SegmentChain:
             self._dirty = False
 
     def cut_back(self, error: OSError) -> tuple[int, int]:
-        """It could not be written. Raises LogFull or LogFailed, as `append` would have."""
+        """The frame could not be written. Raises LogFull or LogFailed, as `append` would have."""
         self._undo(error)
 
     def _roll(self) -> None:
@@ -564,6 +569,8 @@ class SegmentChain:
             for base in list(self._readers):
                 self._close_reader(base)
 
+
+# --- a log of two chains ------------------------------------------------------------------------------------------
 
 class Chain(Protocol):
     """One sequence of frames in segments; its methods are those of `kernel.log.log.Log` for one chain."""

@@ -1,4 +1,4 @@
-"""Kafka's RecordBatch v2: its header read, checked and made.
+"""Kafka's RecordBatch v2: its header read, checked and made, its records given out, and walked over where they lie.
 
      0  base offset             i64   outside the CRC; set when the batch gets its place
      8  batch length            i32   bytes after this field

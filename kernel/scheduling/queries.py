@@ -98,7 +98,7 @@ class Queries:
     # ---- one
 
     def show(self, message_id: int, tenant: str, on_done: Callable[[Scheduled | None], None]) -> None:
-        """See `Kernel.show_scheduled`."""
+        """See `KernelPort.show_scheduled`."""
         self._find(message_id, lambda what: on_done(
             Scheduled(message_id, self._shown(what)) if what is not None and what.tenant == tenant else None))
 
@@ -140,7 +140,7 @@ class Queries:
     # ---- recall
 
     def recall(self, message_id: int, tenant: str, owner: Owner, token: object) -> None:
-        """See `Kernel.recall`."""
+        """See `KernelPort.recall`."""
         self._recall_for(self._speaking(), message_id, tenant, owner, token)
 
     def _speaking(self) -> Origin:
@@ -172,7 +172,7 @@ class Queries:
             tell(owner, [Stored(token, error, 0, [])])
 
     def recall_named(self, name: str, tenant: str, owner: Owner, token: object) -> None:  # decision 229
-        """See `Kernel.recall_named`."""
+        """See `KernelPort.recall_named`."""
         digest = name_of(tenant, name)
         self._worker.submit(partial(self._ids_of, digest, self._state.changed(Kind.NAMED)),
                             partial(self._found_ids, self._speaking(), tenant, owner, token))
@@ -200,7 +200,7 @@ class Queries:
     # ---- many
 
     def page(self, tenant: str, start: bytes, limit: int, on_done: Callable[[Page | StorageFailed], None]) -> None:
-        """See `Kernel.scheduled`."""
+        """See `KernelPort.scheduled`."""
         limit = min(limit, PAGE)
         view = View(self._clock.apart_ms)      # the same for every page, unless there was a step
         unseen = [self._book.timers.unseen_from(view.hub_key(start), limit),

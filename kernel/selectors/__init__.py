@@ -4,9 +4,6 @@
     nodes        what the parser makes of them
     parser       the grammar, and the types that it holds operands to
     conditions   nodes to closures, with three truth values
-    like         LIKE patterns, matched in linear time
-    numerals     header values as numbers and truth values
-    json_values  what stands in values that are JSON
     selector     `Selector`, and the four forms in which one is written
 
 A selector is parsed once, when its consumer comes, and refused there with a position (`InvalidSelector`). Its length,

@@ -15,10 +15,8 @@ from collections.abc import Callable
 from operator import add, eq, ge, gt, le, lt, mul, ne, sub, truediv
 from typing import Any, Final
 
-import orjson
-
+from gatehouse.kernel.selectors.like import MAX_LIKE_BYTES
 from gatehouse.kernel.selectors.nodes import (
-    MAX_LIKE_BYTES,
     Absent,
     AllOf,
     AnyOf,
@@ -69,7 +67,7 @@ def compile_condition(node: Node) -> Condition:
     return _truth_value(node)
 
 
-# --- logic ----------------------------------------------------------------------------------------------------------
+# --- logic --------------------------------------------------------------------------------------------------------
 
 def _all_of(operands: list[Condition]) -> Condition:
     def test(slots: Slots) -> bool | None:
@@ -113,7 +111,7 @@ def _truth_value(node: Value) -> Condition:
     return lambda slots: value
 
 
-# --- tests ----------------------------------------------------------------------------------------------------------
+# --- tests --------------------------------------------------------------------------------------------------------
 
 def _comparison(node: Comparison) -> Condition:
     left, right, compare = node.left, node.right, COMPARE[node.operator]
@@ -208,7 +206,7 @@ def _absent(slot: int) -> Condition:
     return lambda slots: slots[slot] is None
 
 
-# --- values ---------------------------------------------------------------------------------------------------------
+# --- values -------------------------------------------------------------------------------------------------------
 
 def _text(node: Value) -> TextReader:
     if isinstance(node, Name):
@@ -254,49 +252,3 @@ def _sum(first: NumberReader, rest: list[tuple[Callable[[Any, Any], Number], Num
                 return None
         return total
     return read
-
-
-# What stands at a place in a value that is JSON, as the bytes that a header with the same content would have. Pure.
-#
-#     {"temp": 21.5, "rooms": [{"name": "hall"}], "on": true}
-#
-#     temp             21.5
-#     rooms.0.name     hall
-#     on               true
-#     rooms            the list, as JSON
-#
-# What is not there, null, or looked for in a value that is no JSON, is None.
-
-MAX_INDEX_DIGITS: Final = 5              # of a place in a list: no value that is looked into has more
-
-
-def read_json(value: bytes) -> Any:
-    """The document; None where it is none."""
-    try:
-        return orjson.loads(value)
-    except orjson.JSONDecodeError:
-        return None
-
-
-def found_in(document: Any, path: list[str]) -> bytes | None:
-    """What stands at the end of the path: names of members, and places in lists, from 0."""
-    for step in path:
-        if isinstance(document, dict):
-            document = document.get(step)
-        elif isinstance(document, list) and step.isascii() and step.isdigit() and len(step) <= MAX_INDEX_DIGITS:
-            at = int(step)
-            document = document[at] if at < len(document) else None
-        else:
-            return None
-    return _written(document)
-
-
-def _written(value: Any) -> bytes | None:
-    if value is None:
-        return None
-    if isinstance(value, str):
-        return value.encode()
-    try:
-        return bytes(orjson.dumps(value))
-    except TypeError:                    # nested deeper than it writes
-        return None

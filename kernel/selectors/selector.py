@@ -22,7 +22,8 @@ from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.errors import InvalidFilter, InvalidSelector
 from gatehouse.kernel.message import Headers
 from gatehouse.kernel.records.record import named_headers
-from gatehouse.kernel.selectors.conditions import Condition, Slots, compile_condition, found_in, read_json
+from gatehouse.kernel.selectors.conditions import Condition, Slots, compile_condition
+from gatehouse.kernel.selectors.json_values import found_in, read_json
 from gatehouse.kernel.selectors.parser import MAX_TERMS, Source, parse_condition
 from gatehouse.kernel.selectors.tokens import check_text
 

@@ -1,4 +1,4 @@
-"""Text to tokens: the words of a condition.
+"""Text to tokens: the words of a condition. And header values as numbers and truth values.
 
     name      letters, digits, `_`, `$` and `.`, beginning with no digit and no point
     quoted    "any text", with "" for a quote: a name that is none without quotes, such as "content-type"
@@ -15,6 +15,8 @@ import re
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.errors import InvalidSelector
+
+# --- tokens -------------------------------------------------------------------------------------------------------
 
 MAX_TEXT_CHARS: Final = 8_192
 """The longest selector: a request line of the web takes no longer one."""
@@ -94,7 +96,9 @@ def _no_token(text: str, at: int) -> InvalidSelector:
     return InvalidSelector(at, "a name, a value or an operator", repr(character))
 
 
-# Header values as numbers and truth values. Headers are bytes without a type: what they are compared with decides.
+# --- header values ------------------------------------------------------------------------------------------------
+
+# Headers are bytes without a type: what they are compared with decides whether they are numbers or truth values.
 #
 # A number is written in decimal digits, with a sign, a point and an exponent where wanted: `21`, `-3.5`, `+.5`, `7.`,
 # `1e3`. Nothing else is one: no spaces, no `0x10`, no `1_000`, no `nan`. Without point and exponent it is exact, else a

@@ -1,4 +1,5 @@
-"""One session: its filters, what is in flight, what came in and is not released. Pure: no clock, no log.
+"""One session: its filters, what is in flight, what came in and is not released, and what it weighs. Pure: no clock, no
+log.
 
     offset < following          handed out: in flight under a packet id, or done with
     offset >= following         waits, in the session's own partition
@@ -32,7 +33,9 @@ from gatehouse.kernel.sessions.session_records import (
 )
 from gatehouse.kernel.sessions.session_values import IDS_MAX, NEVER, Subscribed
 
-# The bytes of what waits for one session, in pieces of neighbours. Pure.
+# --- what a session weighs ----------------------------------------------------------------------------------------
+
+# The bytes of what waits for one session, in pieces of neighbours.
 #
 # A session is weighed only where what waits could be too much at all, see `sessions`. Pieces are as small as a
 # sixty-fourth of the limit, or as one frame; within one all messages count as equally long.
@@ -41,7 +44,7 @@ PIECES: Final = 64           # that a limit is cut into, at least
 
 
 class Weight:
-    """See the module's text. `end_offset`: the offset behind all that is weighed."""
+    """The bytes of what waits for one session. `end_offset`: the offset behind all that is weighed."""
 
     __slots__ = ("_pieces", "_total", "end_offset")
 
@@ -95,6 +98,8 @@ class Weight:
         return first
 
 
+# --- the session --------------------------------------------------------------------------------------------------
+
 CONNECTED: Final = 0
 RECEIVED_MAX: Final = 65_535         # packet ids there are
 NO_STINTS: Final[tuple[Stint, ...]] = ()
@@ -109,7 +114,7 @@ OF_TERMS: Final = 8          # what is owed of histories
 
 
 class Session(Lasting):
-    """See the module's text."""
+    """What a client is owed while it is away, and how far it is: all but its messages."""
 
     __slots__ = ("attached", "client_id", "created_ms", "dropped", "expiry_ms", "flight", "following", "gone",
                  "last_id", "received", "stints", "tenant", "terms", "until_ms", "user", "weight")
@@ -129,7 +134,7 @@ class Session(Lasting):
         self.terms: dict[str, Terms] | None = None   # of filters that have some; None: of none
         self.flight: Flight | None = None            # None: nothing
         self.received: dict[int, None] | None = None
-        self.dropped: list[int] | None = None        # counted by reason, as in `records.DROPPED`
+        self.dropped: list[int] | None = None        # counted by reason, as in `session_records.DROPPED`
         self.attached: Any = None                    # the connection that has it
         self.gone = False
         self.weight: Weight | None = None            # of what waits; None: not weighed
@@ -162,23 +167,23 @@ class Session(Lasting):
         self.attached = attached
 
     def fall_asleep(self, now_ms: int, expiry_ms: int) -> None:
-        """It waits so long from now on."""
+        """The session waits so long from now on."""
         self.expiry_ms = expiry_ms
         self.until_ms = NEVER if expiry_ms == NEVER else now_ms + expiry_ms
 
     def end(self) -> None:
-        """It is not there any more."""
+        """The session is not there any more."""
         self.gone = True
 
     # ---- filters
 
     def subscribe(self, subscribed: Subscribed, since: int) -> bool:
-        """From this offset on; False where the filter was there, which ends here."""
+        """The filter is heard from this offset on. False where it was there already: it ends here, and begins anew."""
         open_before = self._close(subscribed.filter, since, (Stint(subscribed.filter, since, OPEN, *subscribed[1:6]),))
         return not open_before
 
     def set_terms(self, filter_text: str, terms: Terms | None) -> None:
-        """Those of a filter; None: it has none."""
+        """Set the terms of a filter; None: it has none."""
         others = {name: each for name, each in (self.terms or {}).items() if name != filter_text}
         if terms is not None:
             others[filter_text] = terms
@@ -227,12 +232,12 @@ class Session(Lasting):
         return self.stints[first:behind]
 
     def open_stint(self, filter_text: str) -> Stint | None:
-        """The one by which the filter is heard now."""
+        """The stint by which the filter is heard now."""
         stints = self.stints_of(filter_text)
         return stints[-1] if stints and stints[-1].until == OPEN else None
 
     def subscriptions(self) -> list[Subscribed]:
-        """As they are now."""
+        """The filters that are heard now, as the client asked for them."""
         subscribed = [stint.subscribed for stint in self.stints if stint.until == OPEN]
         if self.terms is None:
             return subscribed
@@ -306,7 +311,7 @@ class Session(Lasting):
         self.dropped[DROPPED.index(reason)] += count
 
     def acknowledge(self, packet_ids: Collection[int]) -> list[int]:
-        """These are done with. Those that were not in flight."""
+        """These packet ids are done with; returns those that were not in flight."""
         flight = self.flight or {}
         unknown = [packet_id for packet_id in packet_ids if flight.pop(packet_id, None) is None]
         if not flight:
@@ -314,7 +319,7 @@ class Session(Lasting):
         return unknown
 
     def receive(self, packet_ids: Collection[int]) -> list[int]:
-        """PUBREC came for these. Those that are not in flight with QoS 2."""
+        """PUBREC came for these; returns those that are not in flight with QoS 2."""
         flight = self.flight or {}
         unknown: list[int] = []
         for packet_id in packet_ids:
@@ -328,7 +333,7 @@ class Session(Lasting):
     # ---- what comes in
 
     def take_in(self, packet_id: int) -> bool:
-        """False where it is there already. Raises TooManyReceived."""
+        """A packet id came in. False where it is there already. Raises TooManyReceived."""
         if self.received is None:
             self.received = {}
         if packet_id in self.received:
@@ -339,7 +344,7 @@ class Session(Lasting):
         return True
 
     def release(self, packet_ids: Collection[int]) -> list[int]:
-        """Those that were not there."""
+        """PUBREL came for these packet ids; returns those that were not there."""
         received = self.received or {}
         unknown = [packet_id for packet_id in packet_ids if packet_id not in received]
         for packet_id in packet_ids:
@@ -351,7 +356,7 @@ class Session(Lasting):
     # ---- what it weighs
 
     def weigh(self) -> Weight:
-        """From here on what waits is weighed."""
+        """Weigh what waits, from here on."""
         if self.weight is None:
             self.weight = Weight(self.following)
         return self.weight

@@ -1,4 +1,4 @@
-"""How sessions lie in the state: five kinds of records; others are in `terms` and `entrusted`. Pure.
+"""How sessions lie in the state: five kinds of records, and TERMS, which is shown below; more are in `entrusted`. Pure.
 
     SESSION        key     tenant, NUL, client id
                    value   partition id u64 | created i64 | expiry i64 | until i64 | user
@@ -200,20 +200,23 @@ def will_is_due(value: bytes) -> int:
     return int(_WILL.unpack_from(value)[1])
 
 
-# Terms of a session's filter, beyond its options: what of it is wanted, and what is still owed of before it was there.
+# --- terms of a filter --------------------------------------------------------------------------------------------
+
+# What is said of a session's filter beyond its options: what of it is wanted, and what is still owed of before it was
+# there.
 #
 #     TERMS   key     partition id u64 | filter
 #             value   since u64 | partitions u32, each: partition id u64 | next offset u64 | stop u64 | selector
 #
 # The history of a filter is what topics hold from where its client asked for up to where messages begin to wait for the
 # session: fixed when the filter comes, partition by partition. A door reads it and says how far it is; what is newer
-# (`since`, in the session's own partition) is handed out behind it. Pure.
+# (`since`, in the session's own partition) is handed out behind it.
 
 _HEAD: Final = struct.Struct(">QI")
 _OWED: Final = struct.Struct(">QQQ")
 
 class Terms:
-    """One filter's."""
+    """The terms of one filter."""
 
     __slots__ = ("owed", "selector", "since", "waits")
 

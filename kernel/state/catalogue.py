@@ -4,13 +4,14 @@
     topics     one row per topic
     groups     one row per group and partition: the committed offset
 
-These are the *projection* (`PROJECTION`): derived from the log, written by the checkpoints' thread and by nobody else,
-the log position in the same transaction; the hub never reads them but for that position, and may empty and refill them
-at any time, so no other table may refer to them. What the log does not hold (users, rights, quotas, relay links,
-webhooks) is *truth* and gets tables of its own beside them, in a `MetaData` of its own, which nothing here touches.
-Both are made and changed by the migrations in `kernel/state/migrations`, which run when the catalogue is opened.
+These are the *projection* (`PROJECTION`). They are derived from the log, and written by the checkpoints' thread alone,
+with the log position in the same transaction. The hub never reads them but for that position, and may empty and refill
+them at any time, so no other table may refer to them. What the log does not hold (users, API keys, rules, limits) is
+*truth*. It has tables of its own beside them, in a `MetaData` of its own, which nothing here touches. Both are made and
+changed by the migrations in `kernel/state/migrations`, which run when the catalogue is opened.
 
-A database that fails is told once, counted, and tried again at a later checkpoint: messages do not wait for it.
+A database that fails is told once, counted, and tried again at a later checkpoint: messages do not wait for it. For
+backups the truth of an SQLite database is copied out of it (`copy_truth`).
 """
 from __future__ import annotations
 
@@ -34,6 +35,8 @@ from gatehouse.kernel.state.projection import Definition, Step
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import decode_topic, topic_id_of
 from gatehouse.kernel.state.views import decode_offset, decode_offset_key
+
+# --- the projection -----------------------------------------------------------------------------------------------
 
 FORMAT: Final = 1
 """The format of the projection's rows: where the database has another, they are written anew."""
@@ -238,7 +241,7 @@ def _offset_row(key: bytes, value: bytes) -> dict[str, Any]:
             "committed_offset": decode_offset(value)[0]}
 
 
-# ---- the database
+# --- the database -------------------------------------------------------------------------------------------------
 
 def make_engine(url: str, *, durable: bool = False) -> Engine:
     """An engine with one connection; `durable`: for truth, which no power cut may take. Raises InvalidUrl."""
@@ -307,6 +310,8 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
     config.attributes["connection"] = connection
     command.upgrade(config, revision)
 
+
+# --- a copy of the truth ------------------------------------------------------------------------------------------
 
 # The truth of a catalogue in SQLite as a small database of its own: users, rights and whatever else the log does not
 # hold. The projection's tables are in it too, and empty: a start fills them from the log.

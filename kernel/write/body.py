@@ -21,7 +21,8 @@ from typing import Any, Final
 from crc32c import crc32c
 
 from gatehouse.kernel.message import Origin
-from gatehouse.kernel.records.record import NOBODY_NUMBER, NULL, U32, read_varint, varint
+from gatehouse.kernel.records.authors import NOBODY_NUMBER, U32
+from gatehouse.kernel.records.record import NULL, read_varint, varint
 
 ENCODED_FIELDS: Final = 3
 """Of (records, what their times count from, how many they are); a message has five."""

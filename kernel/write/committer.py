@@ -1,13 +1,18 @@
 """Group commit: one frame at a time goes to the log; what arrives meanwhile gathers into the next.
 
+    Patience     how long a frame waits for more publishers
+    Answering    owners are told what became of what they appended
+    Committer    the pending frame, the frame on its way, and what becomes of both
+    Appending    messages enter the pending frame
+
     append ... append     fill the pending frame, in the order of arrival
     flush                 at the end of the turn, or when the frame before is durable: seal, write, fdatasync on the
                           log's thread
     applied               back on the kernel's thread: memory, then answers, then deliveries; then the next flush
 
-A frame that finds the disk full fails, and with it everything gathered behind it, since that may build on it; where
-some of that frees more than it takes, the reserve is given up and the frame is tried again before. Any other failure of
-the disk ends the process: what it would answer from here on could not be believed.
+A frame that finds the disk full fails, and with it everything gathered behind it, since that may build on it. Before
+that, where some of it frees more than it takes, the reserve is given up and the frame is tried again. Any other failure
+of the disk ends the process: what it would answer from here on could not be believed.
 
 A frame that could be sealed waits a moment for more publishers, as few of them as there are:
 
@@ -38,7 +43,7 @@ from gatehouse.kernel.log.log import FrameWriter, Log, LogFull
 from gatehouse.kernel.message import RETAIN, Encoded, Judge, Message, Origin, Owner, Placement, Speaker, Stored
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.recorder import Recorder
-from gatehouse.kernel.records.record import note_names
+from gatehouse.kernel.records.authors import note_names
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.state import StateTable
@@ -61,14 +66,13 @@ from gatehouse.kernel.write.pending_frame import Places as MessagePlaces
 
 # decision 277: a frame waits for those who were answered a moment ago
 
-
 AWAITED_MAX: Final = 1_024             # more than that fill a frame anyhow
 MOMENT_MS: Final = 1                   # after their answers; whoever comes later is far away
 SKIPPED_MAX: Final = 256               # frames that are not waited with, after waits in vain
 
 
 class Patience:
-    """Of one committer: `turns` for each frame; 0: none."""
+    """Says of each frame of one committer whether it waits: for `turns` of the loop at most; 0: none waits."""
 
     def __init__(self, turns: int) -> None:
         self.turns: int = turns
@@ -109,7 +113,7 @@ class Patience:
         return False
 
 
-# --- the committer ------------------------------------------------------------------------------------------------
+# --- answers, and the committer -----------------------------------------------------------------------------------
 
 SYNC_INTERVAL_MS: Final = 1_000
 NOTHING: Final[AbstractSet[int]] = frozenset()
@@ -185,7 +189,8 @@ class Answering:  # decision 122
 
 
 class Committer:
-    """Owns the pending frame and the flight; see above. `deliver` hands to live subscribers what they hear of."""
+    """Owns the pending frame, and the one that is on its way to the disk. `deliver` hands to live subscribers
+    what they hear of."""
 
     def __init__(self, *, loop: Loop, worker: Worker, log: Log, writer: FrameWriter, clock: Clock,
                  disk_guard: DiskGuard, backpressure: Backpressure, watermarks: Watermarks, memtables: Memtables,
@@ -502,7 +507,7 @@ class Committer:
         self._next()
 
     def _take_back(self, frames: list[PendingFrame], error: KernelError) -> None:
-        """None of these was stored: whoever took part hears first, then their owners."""
+        """None of these frames was stored: whoever took part hears of it first, then the owners."""
         self.refused += len(frames)
         joined = {participant: None for frame in frames for participant in frame.participants}
         for participant in [standing for standing in self._participants if standing in joined]:
@@ -553,7 +558,9 @@ class Committer:
             on_idle()
 
 
-# Messages enter the pending frame; producers' batches by `batches`.
+# --- messages enter the pending frame -----------------------------------------------------------------------------
+
+# Producers' batches enter it by `batches`.
 
 Adding = Callable[[PendingFrame, list[Message], MessagePlaces], None]
 """Puts messages into a frame and tells the place of each."""
@@ -587,11 +594,11 @@ class ReceiptKeeper(Protocol):
         ReceiptDenied."""
 
     def on_entered(self, frame: PendingFrame, askings: list[Any], places: MessagePlaces) -> None:
-        """They are in the pending frame, each in its place by its index."""
+        """These messages are in the pending frame, each in its place by its index."""
 
 
 class Appending:
-    """What `check` finds is refused before anything of a call is taken."""
+    """Has messages enter the pending frame. What `check` finds is refused before anything of a call is taken."""
 
     def __init__(self, *, committer: Committer, places: Places, disk_guard: DiskGuard, idempotency: Idempotency,
                  queue_limits: QueueLimits, receipts: ReceiptKeeper, speaker: Speaker,
@@ -707,7 +714,7 @@ class Appending:
         return (speaker.origin if speaker.origin.door else None), None, None
 
     def require(self, messages: list[Message]) -> None:
-        """Messages that will enter later. Raises StorageFull, KeptFull, QueueFull, and what `check` raises."""
+        """Look whether messages may enter later. Raises StorageFull, KeptFull, QueueFull, and what `check` raises."""
         if self._disk_guard.short:
             self._disk_guard.refuse()
         if self._disk_guard.kept_full:
@@ -716,13 +723,13 @@ class Appending:
             self._queue_limits.require_room(messages)
 
     def refuse_full(self, messages: list[Message]) -> None:
-        """These enter now, and were checked. Raises KeptFull, QueueFull, with nothing done."""
+        """These messages enter now, and were checked. Raises KeptFull, QueueFull, with nothing done."""
         if self._disk_guard.kept_full:
             self.refuse_owed(messages)
         self._queue_limits.refuse_full(messages)
 
     def check_entering(self, messages: list[Message]) -> None:
-        """These are about to enter. Raises QueueFull, and what `check` raises."""
+        """These messages are about to enter. Raises QueueFull, and what `check` raises."""
         if check(messages, self._places.refresh):
             self._queue_limits.refuse_full(messages)
 

@@ -31,9 +31,10 @@ from gatehouse.kernel.message import (
     Record,
     Stored,
 )
+from gatehouse.kernel.records.authors import MAX_AUTHORS, encode_authors
 from gatehouse.kernel.records.batch import PLACE_BYTES, BatchHeader, place_of
 from gatehouse.kernel.records.headers import CONTEXT_MARK, RECEIPT_MARK, TRACE_MARK
-from gatehouse.kernel.records.record import MAX_AUTHORS, SMALL_LIMIT, add_header, encode_authors
+from gatehouse.kernel.records.record import SMALL_LIMIT, add_header
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.write import body
 from gatehouse.kernel.write.body import Laid, Turn

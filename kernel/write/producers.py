@@ -1,7 +1,8 @@
 """Idempotent producers: a batch sent twice is stored once, a gap is refused.
 
 Per partition and producer id the last five batches are remembered, as Kafka does: a client has at most five requests in
-flight. The state travels in the frame of the batch itself, so both are there or neither is.
+flight. The state travels in the frame of the batch itself, so both are there or neither is. `KnownProducers` shows who
+is remembered, `ProducerExpiry` forgets who has been silent for a week.
 """
 from __future__ import annotations
 
@@ -21,6 +22,8 @@ from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.state import Changed, Kind, StateTable
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame
+
+# --- what is remembered -------------------------------------------------------------------------------------------
 
 REMEMBERED_BATCHES: Final = 5
 CACHED_PRODUCERS: Final = 50_000            # states in memory; the others are read from the store
@@ -109,7 +112,7 @@ def with_batch(state: ProducerState | None, header: BatchHeader, append_ms: int,
 
 
 class Producers:
-    """States by (partition id, producer id), read through a bounded cache."""
+    """States of producers by (partition id, producer id), read through a bounded cache."""
 
     def __init__(self, load: Callable[[bytes], bytes | None]) -> None:
         self._load = load
@@ -161,11 +164,13 @@ class Producers:
         """Nothing is left to do: the states were in memory already."""
 
     def failed(self, frames: list[PendingFrame]) -> None:
-        """None of these was stored."""
+        """None of these frames was stored."""
         self.forget()
 
 
-# Which idempotent producers a partition knows, for people who look: what is durable, and nothing of what is pending.
+# --- which producers a partition knows ----------------------------------------------------------------------------
+
+# For people who look: what is durable, and nothing of what is pending.
 #
 # What the store has is read on another thread; what is newer is in memory.
 
@@ -173,7 +178,7 @@ MAX_FOUND: Final = 10_000            # producers of one partition
 
 
 class KnownProducers:
-    """`worker` reads the index."""
+    """Finds the producers that a partition knows. `worker` reads the index."""
 
     def __init__(self, *, worker: Worker, index: Index, state: StateTable) -> None:
         self._worker = worker
@@ -211,7 +216,9 @@ def _found(on_done: Callable[[list[KnownProducer]], None], producers: list[Known
     on_done(producers or [])
 
 
-# Idempotent producers that have been silent for a week are forgotten, as Kafka forgets them.
+# --- producers that are forgotten ---------------------------------------------------------------------------------
+
+# Those that have been silent for a week are forgotten, as Kafka forgets them.
 #
 # Every start of a client brings a new producer id, so their states would otherwise only grow. A clock decides, so the
 # deletions are appended as state first and take effect then. A producer that comes back later begins anew.
@@ -222,7 +229,7 @@ KEYS_PER_LOOK: Final = 10_000              # bounds one frame; the rest goes at 
 
 
 class ProducerExpiry:
-    """`worker` reads the index."""
+    """Looks for silent producers once an hour, and forgets them. `worker` reads the index."""
 
     def __init__(self, *, loop: Loop, worker: Worker, clock: Clock, index: Index, producers: Producers,
                  committer: Committer, fatal: Callable[[str], None]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gatehouse.gateways.admission.attempt import Credentials, Gone, OnAuthenticated, never
+from gatehouse.gateways.admission.attempt import Gone, OnAuthenticated, never
+from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.errors import LoginsFull, NotAuthenticated
 from gatehouse.gateways.admission.principal import Principal
 from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration

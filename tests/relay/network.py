@@ -12,7 +12,7 @@ from gatehouse.relay import frames
 from gatehouse.relay.hub_links import HubLinks
 from gatehouse.relay.meeting import Meeting, Visit
 from gatehouse.relay.settings import LinkSettings, MeetingSection, MetHub, MetLink, RelaySection
-from gatehouse.relay.shelves import Shelves
+from gatehouse.relay.shelves import DiskShelves
 from tests.kernel.rig import Rig, Witness
 from tests.simulation.disk import CrashKind, SimDisk
 from tests.simulation.store import SimStore
@@ -174,7 +174,8 @@ class Network:
         for hub in self.hubs:
             if hub.cable is not None:
                 hub.cable.cut = True
-        shelves = None if self.section.spool is None else Shelves(Path(self.section.spool), at_once, self.rng.randbytes)
+        spool = self.section.spool
+        shelves = None if spool is None else DiskShelves(Path(spool), at_once, self.rng.randbytes)
         self.meeting = Meeting(self.section, self.met, self.allowed, self.rng.randbytes, self.told.append,
                                lambda: self.wall_ms, shelves)
 

@@ -12,7 +12,8 @@ from gatehouse.relay import frames
 from gatehouse.relay.errors import BadInvitation, UnknownLink
 from gatehouse.relay.frames import Bounced, Carry, Hello, Presence, Proof, Refused
 from gatehouse.relay.invitations import decode_invitation, encode_invitation
-from gatehouse.relay.letters import Arrived, Batches, Origin, Positions, Section, StoredUntil, arrived_record
+from gatehouse.relay.letters import Batches, Positions, Section, StoredUntil
+from gatehouse.relay.positions import Arrived, HubPartition, arrived_record
 from gatehouse.relay.sealing import Identity
 from gatehouse.relay.settings import LinkSettings
 from tests.relay.network import NAME, Network, TestHub, carried
@@ -87,7 +88,7 @@ def test_a_reader_that_lies_about_what_it_has_is_not_believed(lie: StoredUntil |
         right.links.links["link"]._say("", lie)
     else:
         far = Arrived(1 << 40, at_ms=1, topic="plant", link="link")
-        right.rig.kernel.append_with([], [arrived_record(Origin(left.rig.kernel.hub, topic.uuid, partition), far)
+        right.rig.kernel.append_with([], [arrived_record(HubPartition(left.rig.kernel.hub, topic.uuid, partition), far)
                                           for partition in range(topic.partitions)], None)
         right.rig.run()
         network.cut(right)

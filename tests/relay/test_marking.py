@@ -17,14 +17,14 @@ from gatehouse.kernel.records.batch import OpenPiece, records_of
 from gatehouse.kernel.records.headers import ADDRESS, RECEIPT_MARK
 from gatehouse.kernel.records.record import encode_headers, encode_key, encode_record
 from gatehouse.relay import marking
-from gatehouse.relay.letters import Origin
 from gatehouse.relay.marking import FOR_KERNEL, FOR_LINK, FOR_LINK_APART, mark, mark_plain
 from gatehouse.relay.origins import Marks, came_by
+from gatehouse.relay.positions import HubPartition
 from gatehouse.relay.settings import LinkSettings
 from tests.relay.network import Network, TestHub
 
 BASE_MS = 1_700_000_000_000
-ORIGIN = Origin(b"h" * 16, b"t" * 16, 3)
+ORIGIN = HubPartition(b"h" * 16, b"t" * 16, 3)
 ENDING = Marks(b"secret" * 6).of(ORIGIN)
 KEYS = [b"a", b"b", b"c" * 70, None]
 

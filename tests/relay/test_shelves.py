@@ -6,27 +6,27 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.relay.shelves import FILE_BYTES, Shelf, Shelves
-from gatehouse.relay.spools import Letter, Way
+from gatehouse.relay.shelves import FILE_BYTES, DiskShelf, DiskShelves
+from gatehouse.relay.spools import Letter, NamedWay
 from tests.relay.network import at_once
 
 SENDER = b"s" * 16
 
 
-def shelf(folder: Path, work=at_once) -> Shelf:
-    made = Shelf(folder / "way", work, random.Random(1).randbytes)
+def shelf(folder: Path, work=at_once) -> DiskShelf:
+    made = DiskShelf(folder / "way", work, random.Random(1).randbytes)
     made.load()
     return made
 
 
-def keep(on: Shelf, *payloads: bytes) -> list[bool]:
+def keep(on: DiskShelf, *payloads: bytes) -> list[bool]:
     held: list[bool] = []
     for payload in payloads:
         on.keep(Letter(SENDER, "plant", payload, held.append), 1_000)
     return held
 
 
-def read(of: Shelf) -> list[bytes]:
+def read(of: DiskShelf) -> list[bytes]:
     found: list[bytes] = []
     of.read(list(of.entries), lambda letters: found.extend(letters or []))
     return found
@@ -115,8 +115,8 @@ def test_nothing_is_held_before_the_disk_has_it(tmp_path: Path) -> None:
 
 
 def test_shelves_of_ways_that_are_no_more_are_removed(tmp_path: Path) -> None:
-    shelves = Shelves(tmp_path, at_once, random.Random(1).randbytes)
-    ways = [Way("a", "b"), Way("b", "a")]
+    shelves = DiskShelves(tmp_path, at_once, random.Random(1).randbytes)
+    ways = [NamedWay("a", "b"), NamedWay("b", "a")]
     for way in ways:
         keep(shelves.open(way), b"x")
     (tmp_path / "not ours").mkdir()

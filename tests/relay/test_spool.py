@@ -9,8 +9,8 @@ import pytest
 from gatehouse.kernel.records.headers import EXPIRES_HEADER
 from gatehouse.relay.frames import Held, Spool, Spooled, decode, encode
 from gatehouse.relay.settings import LinkSettings
+from gatehouse.relay.spool_keys import ROTATE_MS
 from gatehouse.relay.spooling import AGAIN_MS
-from gatehouse.relay.spools import ROTATE_MS
 from tests.relay.network import Network, TestHub
 
 HOUR_MS = 3_600_000

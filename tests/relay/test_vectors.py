@@ -27,7 +27,7 @@ from gatehouse.relay.histories import Last, mark_of
 from gatehouse.relay.invitations import Invitation, check_join, decode_join, encode_join
 from gatehouse.relay.letters import Batches, NextKey, Pinned, Positions, Ready, Section, SpoolKey, Stopped, StoredUntil
 from gatehouse.relay.sealing import SEALED, SEALED_AES, Greeting, Identity, Peer, session_of
-from gatehouse.relay.spools import KeptKey, Opener, Stretch, number_of, public_of
+from gatehouse.relay.spool_keys import KeptKey, Opener, Stretch, number_of, public_of
 
 K, N, A = b"k" * 32, b"n" * 32, b"a" * 16
 FRAMES = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from gatehouse.gateways.admission.attempt import Credentials
+from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.contract import Link, Services
 from gatehouse.gateways.door_session import ClientFault, DoorSession, Told
 from gatehouse.gateways.properties.from_door import from_door

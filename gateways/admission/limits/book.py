@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-from gatehouse.gateways.admission.errors import Quota
 from gatehouse.gateways.admission.limits.limit import (
     ADDRESS,
     CLIENT,
@@ -30,6 +29,7 @@ from gatehouse.gateways.admission.limits.limit import (
 from gatehouse.gateways.admission.limits.meter import Meter
 from gatehouse.gateways.admission.limits.purse import SET_ASIDE_MS, Purse
 from gatehouse.gateways.admission.patterns import overlaps
+from gatehouse.gateways.admission.quota import Quota
 from gatehouse.kernel.addresses.address import levels_of
 from gatehouse.kernel.addresses.filters import MANY, FilterTrie, parse_filter
 

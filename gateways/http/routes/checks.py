@@ -56,7 +56,8 @@ NEEDS: Final = (Need(Operation.TRANSACT, "group"),)
 
 
 class HttpMember:
-    """A `transactions.Member` and its principal's `RegisteredSession`: it ends when it may no longer be asked."""
+    """A `transactions.members.Member` and its principal's `RegisteredSession`: it ends when it may no longer be
+    asked."""
 
     def __init__(self, door: Door, principal: Principal, group: str) -> None:
         self._door = door

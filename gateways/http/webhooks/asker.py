@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class WebhookAsker:
-    """A `transactions.Member`. `disable` is called, with the reason, when the receiver answers 410."""
+    """A `transactions.members.Member`. `disable` is called, with the reason, when the receiver answers 410."""
 
     def __init__(self, door: Door, tenant: str, name: str, webhook: Webhook, guard: TargetGuard,
                  circuits: TargetCircuits, disable: Callable[[str, bytes], None]) -> None:

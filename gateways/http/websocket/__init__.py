@@ -1,8 +1,11 @@
 """`GET /v1/ws`: publish, subscribe, pop and settle over one connection, in JSON frames (`docs/http-streams.md`).
 
-    wire.py           WebSocket frames as bytes, compressed where the client asked for it
+    handshake.py      the HTTP request that becomes a WebSocket
     frames.py         what a frame says, and what is wrong with one
     connection.py     one client: reads frames, publishes, writes answers
     requests.py       the frames that take a while: pop, ack, extend, release
     subscription.py   one stream to a client, as far as its credit goes
+    listening.py      the client as a member of a group that is asked about its transactions
+
+WebSocket frames as bytes are in `gateways/websocket/codec.py`.
 """

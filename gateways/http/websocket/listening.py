@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class Listening:
-    """One client's membership in a group, a `transactions.Member`. Checks are sent as far as its credit goes; every
-    frame `checks` may give more credit."""
+    """One client's membership in a group, a `transactions.members.Member`. Checks are sent as far as its
+    credit goes; every frame `checks` may give more credit."""
 
     def __init__(self, connection: WebSocketConnection, group: str, credit: int) -> None:
         self.group = group

@@ -6,6 +6,7 @@ from typing import Final
 from gatehouse.gateways.kafka.api.accounts import ALTER_SCRAM, DESCRIBE_SCRAM
 from gatehouse.gateways.kafka.api.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from gatehouse.gateways.kafka.api.api_versions import API_VERSIONS
+from gatehouse.gateways.kafka.api.change_topics import CREATE_PARTITIONS, DELETE_RECORDS, DELETE_TOPICS
 from gatehouse.gateways.kafka.api.cluster import (
     ALTER_REASSIGNMENTS,
     DESCRIBE_CLUSTER,
@@ -21,9 +22,10 @@ from gatehouse.gateways.kafka.api.configs import (
     LIST_CONFIG_RESOURCES,
 )
 from gatehouse.gateways.kafka.api.consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
-from gatehouse.gateways.kafka.api.create_topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_RECORDS, DELETE_TOPICS
+from gatehouse.gateways.kafka.api.create_topics import CREATE_TOPICS
 from gatehouse.gateways.kafka.api.describe_producers import DESCRIBE_PRODUCERS
 from gatehouse.gateways.kafka.api.fetch import FETCH
+from gatehouse.gateways.kafka.api.find_coordinator import FIND_COORDINATOR
 from gatehouse.gateways.kafka.api.group_administration import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
@@ -33,7 +35,7 @@ from gatehouse.gateways.kafka.api.group_administration import (
 from gatehouse.gateways.kafka.api.init_producer_id import INIT_PRODUCER_ID
 from gatehouse.gateways.kafka.api.list_offsets import LIST_OFFSETS
 from gatehouse.gateways.kafka.api.log_dirs import ALTER_LOG_DIRS, DESCRIBE_LOG_DIRS
-from gatehouse.gateways.kafka.api.membership import FIND_COORDINATOR, HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
+from gatehouse.gateways.kafka.api.membership import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
 from gatehouse.gateways.kafka.api.metadata import METADATA
 from gatehouse.gateways.kafka.api.offset_commit import OFFSET_COMMIT
 from gatehouse.gateways.kafka.api.offset_fetch import OFFSET_FETCH

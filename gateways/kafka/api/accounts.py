@@ -45,10 +45,8 @@ MAX_ITERATIONS: Final = 16_384
 MAX_SALT_BYTES: Final = 1_024            # of the salt, and of what was salted
 
 
-# ---- SCRAM
-
 def describe_scram(request: Request) -> Iterator[None]:
-    """Of all users, or of those that are named."""
+    """Answer the SCRAM mechanisms of all users, or of those that are named."""
     asked, session = request.decode(DescribeUserScramCredentialsRequest), request.session
     rows: list[Row] = []
     error, text = NONE, None
@@ -78,7 +76,7 @@ def _described(name: str, user: User | None) -> Row:
 
 
 def alter_scram(request: Request) -> Iterator[None]:
-    """All of a user's changes at once, or none of them."""
+    """Make all changes of a user at once, or none of them."""
     asked, session = request.decode(AlterUserScramCredentialsRequest), request.session
     named = Counter((change.name, change.mechanism) for change in (*asked.deletions, *asked.upsertions))
     rows = {name: Row(user=name, error_code=NONE, error_message=None) for name, _ in named}

@@ -28,17 +28,13 @@ from gatehouse.gateways.kafka.api.metadata import NODE_ID
 from gatehouse.gateways.kafka.api.parts import REFUSALS, AskedPart, AskedParts, refuse
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.configs import (
-    GROUP_CONFIGS,
     INT,
     LIST,
     TOPIC_CONFIGS,
-    GroupConfigs,
     broker_configs,
     checked,
-    checked_of_group,
     configs_of,
     default_of,
-    default_of_group,
     settings_of,
 )
 from gatehouse.gateways.kafka.error_codes import (
@@ -48,6 +44,7 @@ from gatehouse.gateways.kafka.error_codes import (
     NONE,
     TOPIC_AUTHORIZATION_FAILED,
 )
+from gatehouse.gateways.kafka.group_configs import GROUP_CONFIGS, GroupConfigs, checked_of_group, default_of_group
 from gatehouse.gateways.kafka.mapping import Refused
 from gatehouse.gateways.kafka.remembered import RememberedConfigs
 from gatehouse.gateways.kafka.request import Api, Request

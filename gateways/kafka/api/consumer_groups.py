@@ -16,7 +16,6 @@ from gatehouse.gateways.admission.own_topics import is_for_administrators
 from gatehouse.gateways.kafka.api.group_administration import find_group
 from gatehouse.gateways.kafka.api.membership import Deferred, client_host, code_of_refusal, require_group
 from gatehouse.gateways.kafka.cold import Row
-from gatehouse.gateways.kafka.configs import GroupConfigs
 from gatehouse.gateways.kafka.consumer_messages import (
     CONSUMER_GROUP_DESCRIBE_REQUEST,
     CONSUMER_GROUP_DESCRIBE_RESPONSE,
@@ -29,6 +28,7 @@ from gatehouse.gateways.kafka.error_codes import (
     NONE,
     TOPIC_AUTHORIZATION_FAILED,
 )
+from gatehouse.gateways.kafka.group_configs import GroupConfigs
 from gatehouse.gateways.kafka.mapping import Refused
 from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.kernel.assigned.assigned_values import Beat, Beaten, DescribedConsumer

@@ -18,7 +18,7 @@ from gatehouse.exits import Refused
 from gatehouse.kernel.log.disk import RealDisk
 from gatehouse.kernel.log.log import LogFull
 from gatehouse.kernel.log.segments import SegmentLog
-from gatehouse.kernel.recovery.recovery import look_through
+from gatehouse.kernel.recovery.resuming import look_through
 from tests.gatehouse.backup.test_copying import FakeHub, FakeSource, backed_up
 from tests.kernel.rig import Rig
 

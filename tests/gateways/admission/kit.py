@@ -8,7 +8,7 @@ from gatehouse.gateways.admission.account_store import TRUTH, AccountStore
 from gatehouse.gateways.admission.accounts import Accounts, User
 from gatehouse.gateways.admission.administration import Administration
 from gatehouse.gateways.admission.admission import Admission
-from gatehouse.gateways.admission.attempt import Credentials
+from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.admission.passwords import hash_password, scram_secrets
 from gatehouse.gateways.admission.ports import Outside

@@ -20,13 +20,13 @@ from gatehouse.gateways.admission.errors import (
     InvalidRule,
     InvalidUser,
     LastAdministrator,
-    Quota,
     UnknownKey,
     UnknownRule,
     UnknownUser,
     UserExists,
 )
 from gatehouse.gateways.admission.passwords import check_password, hash_password
+from gatehouse.gateways.admission.quota import Quota
 from gatehouse.gateways.admission.rules import read_rule
 from gatehouse.kernel.errors import TopicExists
 from tests.gateways.admission.kit import Administered

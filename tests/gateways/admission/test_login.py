@@ -7,13 +7,13 @@ import pytest
 
 from gatehouse.gateways.admission.accounts import ApiKey
 from gatehouse.gateways.admission.administration import UserChanges
-from gatehouse.gateways.admission.attempt import Credentials
+from gatehouse.gateways.admission.api_keys import make_key
+from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied, LoginsFull, NotAuthenticated
 from gatehouse.gateways.admission.passwords import PROVEN_MS
 from gatehouse.gateways.admission.principal import Principal
 from gatehouse.gateways.admission.throttle import DELAY_MAX_MS, DELAY_MS, WAITING_MAX
-from gatehouse.gateways.admission.tokens import make_key
 from tests.gateways.admission.kit import Administered, Rig
 
 

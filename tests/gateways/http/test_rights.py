@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gatehouse.gateways.admission.attempt import Credentials, Gone, OnAuthenticated, never
+from gatehouse.gateways.admission.attempt import Gone, OnAuthenticated, never
+from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.stream import Stream
 from tests.gateways.accounts import KnownUsers

@@ -8,7 +8,7 @@ import pytest
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka import configs
-from gatehouse.gateways.kafka.configs import HEARTBEAT, SESSION
+from gatehouse.gateways.kafka.group_configs import HEARTBEAT, SESSION
 from gatehouse.kernel.errors import StorageFull
 from tests.gateways.kafka.fakes import Peer
 from tests.gateways.kafka.test_administration import altered, ask

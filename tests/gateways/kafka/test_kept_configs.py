@@ -12,7 +12,7 @@ from kafka.protocol.admin import (
     IncrementalAlterConfigsResponse,
 )
 
-from gatehouse.gateways.kafka.configs import KeptConfigs
+from gatehouse.gateways.kafka.kept_configs import KeptConfigs
 from gatehouse.kernel.errors import StorageFailed
 from gatehouse.kernel.message import Stored
 from tests.gateways.kafka.fakes import Peer

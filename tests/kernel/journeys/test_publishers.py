@@ -14,8 +14,7 @@ from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.journeys.looking import Journey
 from gatehouse.kernel.log.memory_log import MemoryLog
 from gatehouse.kernel.message import MANY, NOBODY, Origin
-from gatehouse.kernel.records.batch import sound_records
-from gatehouse.kernel.records.record import (
+from gatehouse.kernel.records.authors import (
     HEAD_BYTES,
     MAX_AUTHORS,
     MAX_TEXT_BYTES,
@@ -27,6 +26,7 @@ from gatehouse.kernel.records.record import (
     length_of,
     note_names,
 )
+from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.state.topics import Topic
 from gatehouse.kernel.write.body import authors_of
 from tests.kernel.batches import batch_of

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatehouse.kernel.message import Origin, Piece
+from gatehouse.kernel.records.authors import NOBODY_NUMBER, U32
 from gatehouse.kernel.records.batch import records_of
-from gatehouse.kernel.records.record import NOBODY_NUMBER, U32, encode_headers, encode_key, encode_record
+from gatehouse.kernel.records.record import encode_headers, encode_key, encode_record
 from gatehouse.kernel.write import body
 
 NOW_MS = 1_700_000_000_000

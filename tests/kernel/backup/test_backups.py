@@ -12,7 +12,7 @@ from gatehouse.kernel.errors import KernelError, StorageFull, TooManyBackups, Un
 from gatehouse.kernel.log.log import KEPT_BASE
 from gatehouse.kernel.log.segments import SegmentLog
 from gatehouse.kernel.message import RETAIN
-from gatehouse.kernel.recovery.recovery import look_through, resume
+from gatehouse.kernel.recovery.resuming import look_through, resume
 from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.rig import Rig
 from tests.simulation.disk import SimDisk
