@@ -123,7 +123,7 @@ def plain_attributes(raw: bytes) -> int:
     """A record's attributes for these flags and properties; -1 where they must be looked at closely."""
     flags = raw[0] << 8 | raw[1]
     if flags == 0:
-        return DOOR | TRANSIENT
+        return DOOR | TRANSIENT if len(raw) == 2 else -1
     if flags & SPECIAL:
         return -1
     at = 2
