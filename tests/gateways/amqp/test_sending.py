@@ -65,3 +65,16 @@ def test_further_keys_count(client: Client) -> None:
     client.publish("mail", "ann", b"b", written({"headers": {"CC": typed(["bob"])}}))
     client.publish("mail", "ann", b"c", TYPED)
     assert taken(client) == [b"a", b"b", b"c"] and taken(client, "other") == [b"b"]
+
+
+def test_what_follows_on_a_publish_with_further_keys_goes_by_its_own_key_alone(client: Client) -> None:
+    copied = written({"headers": {"CC": typed(["other"])}})
+    client.ask("exchange.declare", exchange="mail", type="direct")
+    for queue in ("q", "other"):
+        client.ask("queue.bind", queue=queue, exchange="mail", routing_key=queue)
+    client.publish("mail", "q", b"a", copied)
+    client.publish("mail", "q", b"b")
+    assert taken(client) == [b"a", b"b"] and taken(client, "other") == [b"a"]
+    client.publish("", "nobody", b"c", copied)
+    client.publish("", "nobody", b"d")
+    assert taken(client, "other") == [b"c"]
