@@ -394,6 +394,22 @@ def test_what_basic_get_took_counts_against_no_limit(hub: KernelHub) -> None:
     assert got_by(client, "basic.ack", delivery_tag=2) == [b"3"]
 
 
+@pytest.mark.parametrize("multiple", [False, True])
+def test_who_waits_for_the_limit_of_the_channel_has_room_whatever_else_is_acknowledged(hub: KernelHub, multiple: bool
+                                                                                        ) -> None:
+    client = hub.client()
+    for queue in ("got", "a", "b"):
+        fill(client, queue, queue.encode())
+    client.ask("basic.qos", prefetch_count=1, **{"global": True})
+    assert get(client, "got") == (1, b"got", False)
+    assert got_by(client, "basic.consume", queue="a") == [b"a"] and got_by(client, "basic.consume", queue="b") == []
+    tags = [2] if multiple else [2, 1]
+    client.send(b"".join([frame(METHOD, 1, encode_method("basic.ack", delivery_tag=tag, multiple=multiple))
+                          for tag in tags]))
+    hub.kernel.flush()
+    assert delivered(client.got()) == [b"b"]
+
+
 def test_queues_that_share_a_limit_take_turns(hub: KernelHub) -> None:
     client = hub.client()
     client.ask("basic.qos", prefetch_count=1, **{"global": True})
