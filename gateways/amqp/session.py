@@ -322,6 +322,7 @@ class AmqpSession:
         if self.identity.principal.anonymous:
             self._write_method(0, encode_method("connection.update-secret-ok"))
             return
+        self.channels.finish_turn()            # published by who it is now
         self.hold()
 
         def told(answer: Principal | NotAuthenticated) -> None:
