@@ -12,7 +12,7 @@ from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.own_topics import ROUTES as OWN_ROUTES
 from gatehouse.gateways.amqp import open_door
 from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS, QUORUM_LIMIT
-from gatehouse.gateways.amqp.codec import DOOR, METHOD, frame
+from gatehouse.gateways.amqp.codec import AMQP_HEADER, DOOR, METHOD, frame
 from gatehouse.gateways.amqp.config import AmqpConfig
 from gatehouse.gateways.amqp.dead_letters import DEATHS
 from gatehouse.gateways.amqp.methods import encode_method
@@ -635,6 +635,39 @@ def test_what_has_no_side_of_this_door_is_another_doors_message(hub: KernelHub, 
     assert (name, method["routing_key"], body["body"]) == ("basic.get-ok", "q", b"1")
     assert read(header["raw"]).get("headers", {}).keys() == {name.decode() for name, _ in headers}
     assert consume(client, "q") == [b"2"]
+
+
+@pytest.mark.parametrize("side", [
+    b"", b"\xff", b"\0\xff", b"\0\1q", b"\0\1q\0", b"\0\1q\0\0more", b"\0\1q\0\1", b"\0\1q\x80\0",
+    b"\0\1q\x80\0\2a", b"\0\1q\x20\0\0\0\0\1", b"\0\1q\x18\0\2", b"\0\1q\0\x40\0"])
+def test_a_side_that_is_none_is_no_side(hub: KernelHub, side: bytes) -> None:
+    """A producer of Kafka's may write whatever it likes into a record."""
+    client = hub.client()
+    fill(client, "q")
+    kernel = hub.rig.kernel
+    queue = kernel.groups.queue("q", "/")
+    assert queue is not None
+    for value in (b"1", b"2"):
+        kernel.append([(kernel.place_queue(queue, 0), value, encode_headers([(AMQP_HEADER, side)]), DOOR, 0)], None)
+    hub.rig.run()
+    (_, _, method), (_, _, header), (_, _, body) = client.ask("basic.get", queue="q", no_ack=True)
+    assert (method["routing_key"], body["body"]) == ("q", b"1") and read(header["raw"])
+    assert consume(client, "q") == [b"2"]
+
+
+def test_headers_that_cannot_be_read_stop_no_dead_letter(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "dead")
+    fill(client, "q", **{"x-message-ttl": 100, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
+    kernel = hub.rig.kernel
+    queue = kernel.groups.queue("q", "/")
+    assert queue is not None
+    side = b"\0\1q\x20\0\0\0\0\1\xff"
+    kernel.append([(kernel.place_queue(queue, 0), b"1", encode_headers([(AMQP_HEADER, side)]), DOOR, 0)], None)
+    client.publish("", "q", b"2")
+    hub.rig.run()
+    hub.advance(1_000)
+    assert taken(client, "dead") == [b"1", b"2"]
 
 
 # ---- journeys
