@@ -26,6 +26,7 @@ from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings,
 from gatehouse.kernel.journeys.journey_settings import TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import event_of
 from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.tracing.events import Kind as EventKind
 from tests.gateways.amqp.fakes import Client, Got, Hub
 from tests.kernel.rig import Rig
@@ -733,3 +734,25 @@ def test_properties_that_are_too_large_are_refused_by_the_name_of_the_queue(hub:
     client.publish("", "q", bytes(most), properties_of(headers=table))
     hub.kernel.flush()
     assert "is more than $queue/q takes" in closed(client.got())
+
+
+@pytest.mark.parametrize("refused", [b"x" * 1_000, b"x"])
+def test_what_a_closed_channel_has_published_is_told_to_none_that_gets_its_number(hub: KernelHub, refused: bytes
+                                                                                  ) -> None:
+    client = hub.client()
+    client.ask("confirm.select")
+    hub.rig.kernel.create_topic("small", settings=TopicSettings(max_message_bytes=100))
+    hub.rig.run()
+    client.ask("exchange.declare", exchange="small", type="topic")
+    client.ask("queue.declare", queue="full", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    client.ask("queue.bind", queue="full", exchange="small", routing_key="#")
+    client.publish("small", "k", b"first")
+    hub.rig.run()
+    client.got()
+    client.publish("small", "k", refused)
+    client.send(frame(METHOD, 1, encode_method("basic.ack", delivery_tag=99)))
+    assert client.got()[-1][1] == "channel.close"
+    client.send(frame(METHOD, 1, encode_method("channel.close-ok")) + frame(METHOD, 1, encode_method("channel.open")))
+    hub.rig.run()
+    assert [name for _, name, _ in client.got()] == ["channel.open-ok"]
+    assert client.ask("queue.declare", queue="full", passive=True)[0][1] == "queue.declare-ok"
