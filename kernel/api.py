@@ -535,6 +535,10 @@ class MembershipPort(Protocol):
     def credit(self) -> int:
         """How many messages it may be handed."""
 
+    @property
+    def untold(self) -> int:
+        """How many it was handed of which it has not been told."""
+
     def add_credit(self, count: int) -> None:
         """It takes so many more messages, or fewer."""
 

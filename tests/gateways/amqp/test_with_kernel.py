@@ -436,6 +436,46 @@ def test_who_acknowledges_nothing_waits_too_where_the_limit_of_the_channel_is_us
     assert got_by(client, "basic.ack", delivery_tag=1) == [b"b1", b"b2"], "they count against no limit"
 
 
+def taking_by_priority(hub: KernelHub, steps: int, of_channel: bool) -> Client:
+    """A consumer with a prefetch of 30 of a queue whose messages lie on the disk, after so many steps of the hub."""
+    client = hub.client()
+    client.ask("queue.declare", queue="q", durable=True, arguments={"x-max-priority": 2})
+    for priority in (0, 1, 2):
+        for _ in range(20):
+            client.publish("", "q", b"x", properties_of(priority=priority))
+    hub.kernel.flush()
+    hub.restart()
+    client = hub.client()
+    client.ask("basic.qos", prefetch_count=30, **{"global": of_channel})
+    client.send(frame(METHOD, 1, encode_method("basic.consume", queue="q")))
+    for _ in range(steps):
+        if not hub.rig.world.loop.step():
+            hub.rig.world.reader_worker.step()
+    return client
+
+
+@pytest.mark.parametrize("of_channel", [False, True])
+@pytest.mark.parametrize("steps", range(10))
+def test_what_waits_for_others_of_less_priority_counts_against_the_prefetch(hub: KernelHub, steps: int,
+                                                                             of_channel: bool) -> None:
+    client = taking_by_priority(hub, steps, of_channel)
+    client.session.handle_drained()
+    hub.rig.run()
+    assert len(delivered(client.got())) == 30
+
+
+@pytest.mark.parametrize("steps", range(10))
+def test_nothing_is_delivered_on_a_channel_that_was_closed(hub: KernelHub, steps: int) -> None:
+    client = taking_by_priority(hub, steps, False)
+    client.got()
+    client.send(frame(METHOD, 1, encode_method("basic.ack", delivery_tag=99)))
+    hub.rig.run()
+    assert client.got()[-1][1] == "channel.close"
+    client.ask("channel.close-ok")
+    client.ask("channel.open")
+    assert len(taken(client)) == 60
+
+
 @pytest.mark.parametrize("passive", [False, True])
 def test_a_declaration_is_use(hub: KernelHub, passive: bool) -> None:
     client = hub.client()
