@@ -114,8 +114,7 @@ class Settling(NamedTuple):
     """ACK: they are done; EXTEND; RELEASE; REJECT: they will not be tried again."""
 
     ms: int | None = None
-    """EXTEND: for so long; 0 and None: as the group says. RELEASE: ready again after so long; None: as the group's
-    retry says."""
+    """EXTEND: for so long; 0 and None: as the group says. RELEASE: ready after so long; None: as its retry says."""
 
 
 class Taken(NamedTuple):

@@ -92,7 +92,7 @@ class Halves:
         messages = [half.message for half in halves]
         self._appending.require(messages)
         for half, message in zip(halves, messages, strict=True):
-            half.message = message
+            half.put_right(message)
             if not 0 <= half.delay_ms <= MAX_DELAY_MS:
                 raise InvalidDelay("a message can wait for ten years at most")
             when = half.when
