@@ -114,8 +114,7 @@ class Settling(NamedTuple):
     """ACK: they are done; EXTEND; RELEASE; REJECT: they will not be tried again."""
 
     ms: int | None = None
-    """EXTEND: for so long; 0 and None: as the group says. RELEASE: ready again after so long; None: as the group's
-    retry says."""
+    """EXTEND: for so long; 0 and None: as the group says. RELEASE: ready after so long; None: as its retry says."""
 
 
 class Taken(NamedTuple):
@@ -534,6 +533,10 @@ class MembershipPort(Protocol):
     @property
     def credit(self) -> int:
         """How many messages it may be handed."""
+
+    @property
+    def untold(self) -> int:
+        """How many it was handed of which it has not been told."""
 
     def add_credit(self, count: int) -> None:
         """It takes so many more messages, or fewer."""

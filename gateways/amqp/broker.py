@@ -12,7 +12,7 @@ from gatehouse.gateways.amqp import codec, mapping, records
 from gatehouse.gateways.amqp.addresses import TOPIC_EXCHANGE, amqp_by_exchange, amqp_whole
 from gatehouse.gateways.amqp.dead_letters import OVERFLOW, dead_letter, encode_target
 from gatehouse.gateways.amqp.direct_reply import DirectReplies
-from gatehouse.gateways.amqp.errors import precondition
+from gatehouse.gateways.amqp.errors import SyntaxFault, precondition
 from gatehouse.gateways.amqp.exchanges import QUEUE, Exchange
 from gatehouse.gateways.amqp.hearing import Hearing
 from gatehouse.gateways.amqp.policies import apply_to_queue
@@ -263,7 +263,10 @@ class Broker:
             return []
         now_ms = self._wall_ms()
         is_own = leased[7].find(codec.DEAD_HEADER) >= 0
-        letter = dead_letter(vhost, name, target, self.side_of(queue, leased), reason, now_ms, is_own=is_own)
+        try:
+            letter = dead_letter(vhost, name, target, self.side_of(queue, leased), reason, now_ms, is_own=is_own)
+        except SyntaxFault:                    # somebody else has written it, and its headers cannot be read
+            letter = dead_letter(vhost, name, target, self._foreign_side(queue, leased), reason, now_ms, is_own=False)
         attributes = leased[8] & ~DOOR_MASK | codec.DOOR
         placement = self.queues.place_in_topic(tenant, letter) if letter.exchange else None
         headers = mapping.headers_of_letter(letter.names, letter.raw, now_ms, public=placement is not None)

@@ -88,9 +88,9 @@ class Channel:
     # ---- methods
 
     def note_got(self, by: int) -> None:
-        """So many more of what it was given one by one await their acknowledgement; fewer where it is negative."""
+        """So many more of what it was given one by one await their acknowledgement; fewer where it is negative. The
+        budget is as it was: these are not in it."""
         self.got_out += by
-        self._note_budget()
 
     def take_method(self, name: str, arguments: Arguments, payload: bytes) -> None:
         """Anything but open and close. Raises AmqpError."""

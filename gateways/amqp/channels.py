@@ -173,10 +173,12 @@ class Channels:
 
     def refuse(self, channel: Channel, error: ChannelFault) -> None:
         """The channel is closed; what it had asked for before stands."""
-        if self.open.pop(channel.raw, None) is None:
+        if self.open.get(channel.raw) is not channel:      # there may be another of its number by now
             return
+        del self.open[channel.raw]
         self._unfinished[channel] = None
         self.finish_turn()
+        self._connection.guard.settle()        # what is refused of that is told before another has its number
         self._connection.count(f"channel_{error.code}")
         channel.refuse(error)
 

@@ -119,11 +119,41 @@ def own_side_at(headers: bytes) -> int:
     return at + len(SIDE_START) if headers.startswith(SIDE_START, at) else -1
 
 
+def is_side(side: bytes) -> bool:
+    """Whether these are two short strings, flags, and as many bytes as their properties have: somebody else may have
+    written it. Headers are not looked into."""
+    end = len(side)
+    at = 0
+    for _ in range(2):
+        if at >= end:
+            return False
+        at += 1 + side[at]
+    if at + 2 > end:
+        return False
+    flags = side[at] << 8 | side[at + 1]
+    at += 2
+    bit = 0x8000
+    while bit > 2:
+        if flags & bit:
+            if at >= end:
+                return False
+            if bit == 0x2000:                  # headers
+                at += 4 + int.from_bytes(side[at:at + 4], "big")
+            elif bit == DELIVERY_MODE or bit == 0x0800:        # and the priority
+                at += 1
+            elif bit == 0x0040:                # the timestamp
+                at += 8
+            else:
+                at += 1 + side[at]
+        bit >>= 1
+    return at == end and not flags & 3
+
+
 def plain_attributes(raw: bytes) -> int:
     """A record's attributes for these flags and properties; -1 where they must be looked at closely."""
     flags = raw[0] << 8 | raw[1]
     if flags == 0:
-        return DOOR | TRANSIENT
+        return DOOR | TRANSIENT if len(raw) == 2 else -1
     if flags & SPECIAL:
         return -1
     at = 2

@@ -179,7 +179,8 @@ class Consumer(ConsumerSource):
             self.out += len(messages)
             connection.broker.totals.consumed_manual += len(messages)
         frames = codec.encode_deliveries(channel.raw, self.raw_tag, first, connection.body_max, messages, self.side_of)
-        connection.write(frames)
+        if not channel.closing:                # what it was handed before goes back with all that it holds
+            connection.write(frames)
         connection.handed_out(len(messages), len(frames), self.queue.name)
         self._round = min(max(connection.unsent_max // (len(frames) // len(messages)), 1), ROUND_MAX)
         if not self.no_ack and channel.is_full:

@@ -251,7 +251,7 @@ class KernelQueues:
             return
         membership: MembershipPort | None = consumer.membership
         if membership is not None:
-            membership.add_credit(consumer.room() - membership.credit)
+            membership.add_credit(consumer.room() - membership.untold - membership.credit)
 
     def take(self, queue: AmqpQueue, on_done: Callable[[Leased | None], None], hold: HoldLimit | None = None,
              taker: Origin = NOBODY) -> None:

@@ -146,6 +146,7 @@ class AmqpSender:
         if place is None:
             return Sent(None, False)
         if not traits.priority and not target.copies and not self._depends_on_headers(name) \
+                and traits.headers.keys().isdisjoint(mapping.CARBON_COPIES) \
                 and (target.routed or not arguments["mandatory"]):
             if len(self.routes) >= ROUTES_MAX:
                 self.routes.clear()

@@ -6,6 +6,7 @@ never in an exception; after connection.close nothing counts but its answer.
 """
 from __future__ import annotations
 
+from contextlib import suppress
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -322,6 +323,7 @@ class AmqpSession:
         if self.identity.principal.anonymous:
             self._write_method(0, encode_method("connection.update-secret-ok"))
             return
+        self.channels.finish_turn()            # published by who it is now
         self.hold()
 
         def told(answer: Principal | NotAuthenticated) -> None:
@@ -496,7 +498,10 @@ class AmqpSession:
     # --- the end -----------------------------------------------------------------------------------------------------
 
     def fail(self, error: AmqpError) -> None:
-        """connection.close with a reason, then the end once the client has answered."""
+        """connection.close with a reason, then the end once the client has answered. What it asked for before stands,
+        as far as that can be taken."""
+        with suppress(AmqpError):
+            self.channels.finish_turn()
         if self._state in (CLOSING, ENDED):
             return
         self.count("connection_" + str(error.code))

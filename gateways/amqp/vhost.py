@@ -169,8 +169,8 @@ class VirtualHost:
         queue = self.queues.get(name)
         if queue is None:
             queue = self._adopt(self, name)
-            if queue is not None:
-                self.restore_queue(queue)
+            if queue is not None:              # nothing that is remembered leads there, or would have: no new version
+                self.queues[name] = queue
         return queue
 
     def require_queue(self, name: str, asker: object) -> AmqpQueue:

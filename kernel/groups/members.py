@@ -47,14 +47,20 @@ class Budget:
 
     def __init__(self, left: int) -> None:
         self.left = left
+        self._untold = 0                       # that were handed out, of which nobody was told yet
 
     def spend(self, count: int) -> None:
         """So many were handed out."""
         self.left -= count
+        self._untold += count
+
+    def note_told(self, count: int) -> None:
+        """Of so many that were handed out their member was told, or never will be."""
+        self._untold -= count
 
     def set_left(self, left: int) -> None:
-        """So many may be handed out from now on."""
-        self.left = left
+        """So many may be handed out from now on, what members were handed and not told of yet among them."""
+        self.left = left - self._untold
 
 
 class Membership:
@@ -94,8 +100,15 @@ class Membership:
 
     def let_go(self) -> list[tuple[Lease, Prefetcher]]:
         """It holds nothing any more, and is told of nothing; what it held."""
-        leases, self._leases, self._outbox = self._leases, {}, []
+        leases, self._leases = self._leases, {}
+        self._take_outbox()
         return list(leases.items())
+
+    def _take_outbox(self) -> list[Leased]:
+        messages, self._outbox = self._outbox, []
+        if self._budget is not None:
+            self._budget.note_told(len(messages))
+        return messages
 
     @property
     def room(self) -> int:
@@ -111,14 +124,18 @@ class Membership:
         self._outbox += messages
 
     @property
+    def untold(self) -> int:
+        """How many messages it was handed of which it has not been told."""
+        return len(self._outbox)
+
+    @property
     def has_news(self) -> bool:
         """Whether it was handed messages of which it has not been told."""
         return bool(self._outbox)
 
     def send(self) -> None:
         """Tell the member what it was handed."""
-        messages, self._outbox = self._outbox, []
-        self._member.on_leased(messages)
+        self._member.on_leased(self._take_outbox())
 
     def end(self) -> None:
         """The group is not there any more."""

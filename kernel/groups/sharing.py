@@ -161,6 +161,11 @@ class Shared:
         """See `Membership.credit`."""
         return self._credit if self._membership is None else self._membership.credit
 
+    @property
+    def untold(self) -> int:
+        """How many it was handed of which it has not been told."""
+        return 0 if self._membership is None else self._membership.untold
+
     def add_credit(self, count: int) -> None:
         """See `Membership.add_credit`."""
         if self._membership is None:

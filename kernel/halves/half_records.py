@@ -56,6 +56,10 @@ class Half:
         self.when = when                # once decided: at this time, if that is not over
         self.delay_ms = delay_ms        # or so long after the decision
 
+    def put_right(self, message: Message) -> None:
+        """It says no more of its address than it may."""
+        self.message = message
+
 
 class HeldMessage(NamedTuple):
     """A half message as it is read back."""

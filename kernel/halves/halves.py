@@ -87,9 +87,12 @@ class Halves:
     # ---- coming in
 
     def check(self, halves: list[Half]) -> None:
-        """Whether these may be held. Raises InvalidDelay, InvalidSchedule and what `Kernel.append` raises."""
-        self._appending.require([half.message for half in halves])
-        for half in halves:
+        """Whether these may be held; what senders say of addresses is put right, as in any append. Raises InvalidDelay,
+        InvalidSchedule and what `Kernel.append` raises."""
+        messages = [half.message for half in halves]
+        self._appending.require(messages)
+        for half, message in zip(halves, messages, strict=True):
+            half.put_right(message)
             if not 0 <= half.delay_ms <= MAX_DELAY_MS:
                 raise InvalidDelay("a message can wait for ten years at most")
             when = half.when

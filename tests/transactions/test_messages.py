@@ -227,6 +227,23 @@ def test_headers_and_keys_come_through(rig: TransactionRig):
     assert record[2] == b"1" and record[4] == ((b"a", b"1"), (b"a", None)) and ADDRESS_HEADER not in dict(record[4])
 
 
+@pytest.mark.parametrize("wait_ms", [0, 20_000])
+@pytest.mark.parametrize("delay_ms", [0, 500])
+@pytest.mark.parametrize("name", [None, "once"])
+def test_what_it_says_of_its_address_is_not_believed(rig: TransactionRig, wait_ms: int, delay_ms: int, name: str | None
+                                                     ):
+    listener = Witness()
+    rig.kernel.subscribe("orders/#", listener)
+    message = rig.message("orders/1", b"half", [(ADDRESS_HEADER, b"orders/2")])
+    one = rig.begin(Half(message, None, delay_ms), name=name)
+    rig.advance(wait_ms)
+    rig.commit(one)
+    rig.advance(1_000)
+    assert [delivered[:2] for delivered in listener.delivered] == [("orders/1", b"half")]
+    record, = rig.read("orders")
+    assert record[4] == ((ADDRESS_HEADER, b"orders/2"), (ADDRESS_HEADER, b"orders/1"))
+
+
 def test_a_message_that_is_too_large_is_refused_at_once(rig: TransactionRig):
     with pytest.raises(MessageTooLarge):
         rig.begin(("orders/1", bytes(KernelSettings().max_message_bytes + 1)))

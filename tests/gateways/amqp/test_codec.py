@@ -86,6 +86,7 @@ def test_cut_off_anywhere_it_waits_for_more() -> None:
     (publish("", "q", b"x", b"\0\x10\1u"), "a user id"),
     (publish("", "q", b"x", b"\x80\0\5a"), "a property longer than its header"),
     (publish("", "q", b"x", b"\0\1"), "flags that go on"),
+    (publish("", "q", b"x", b"\0\0more"), "a header longer than its properties, of which there are none"),
     (publish("", "q", b"x")[:-1] + b"\0", "a body frame that does not end"),
     (publish("", "q", b"x", channel=2), "another channel"),
     (codec.HEARTBEAT_FRAME, "a heartbeat"),

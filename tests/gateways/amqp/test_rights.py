@@ -7,9 +7,11 @@ import pytest
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.amqp.codec import METHOD, frame
+from gatehouse.gateways.amqp.methods import encode_method
 from gatehouse.gateways.amqp.rights import heard_by
 from tests.gateways.accounts import KnownUsers
-from tests.gateways.amqp.fakes import Client, Got, Hub
+from tests.gateways.amqp.fakes import Client, Got, Hub, publish
 
 P, C, M, A = Operation.PUBLISH, Operation.CONSUME, Operation.CREATE, Operation.ALTER
 EVERYTHING = object()
@@ -444,6 +446,17 @@ def test_what_comes_behind_a_new_secret_waits_until_it_is_known() -> None:
     hub.kernel.flush()
     assert [name for _, name, _ in client.got()] == ["connection.update-secret-ok", "queue.declare-ok"]
     assert not client.link.paused
+
+
+def test_what_came_before_a_new_secret_is_published_however_soon_that_is_known() -> None:
+    hub, _, client = logged_in()
+    client.ask("queue.declare", queue="q")
+    client.publish("", "q", b"0")
+    renewed = encode_method("connection.update-secret", secret=b"lovelace", reason="renewed")
+    client.send(publish("", "q", b"1") + frame(METHOD, 0, renewed) + publish("", "q", b"2"))
+    hub.kernel.flush()
+    assert [name for _, name, _ in client.got()] == ["connection.update-secret-ok"]
+    assert hub.ready("q") == [b"0", b"1", b"2"]
 
 
 def test_a_client_that_goes_while_its_new_secret_is_checked() -> None:

@@ -187,6 +187,22 @@ def test_faults_that_end_the_connection(client: Client, data: bytes, code: int) 
     assert client.link.closed
 
 
+@pytest.mark.parametrize("together", [False, True])
+def test_what_came_before_a_fault_counts_whatever_it_came_with(hub: Hub, client: Client, together: bool) -> None:
+    client.ask("queue.declare", queue="q")
+    client.publish("", "q", b"0")
+    hub.kernel.flush()
+    got = client.ask("basic.get", queue="q")[0][2]
+    acknowledged = codec.frame(codec.METHOD, 1, encode_method("basic.ack", delivery_tag=got["delivery_tag"]))
+    parts = [publish("", "q", b"1") + acknowledged, publish("", "q", b"2", immediate=True)]
+    for data in [b"".join(parts)] if together else parts:
+        client.send(data)
+    hub.kernel.flush()
+    assert client.got()[0][2]["code"] == 540
+    client.ask("connection.close-ok", 0)
+    assert hub.ready("q") == [b"1"]
+
+
 def test_after_a_fault_nothing_counts_but_the_answer(hub: Hub, client: Client) -> None:
     client.ask("queue.declare", queue="q")
     client.send(codec.frame(codec.METHOD, 1, encode_method("channel.flow")))

@@ -12,7 +12,7 @@ from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.own_topics import ROUTES as OWN_ROUTES
 from gatehouse.gateways.amqp import open_door
 from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS, QUORUM_LIMIT
-from gatehouse.gateways.amqp.codec import DOOR, METHOD, frame
+from gatehouse.gateways.amqp.codec import AMQP_HEADER, DOOR, METHOD, frame
 from gatehouse.gateways.amqp.config import AmqpConfig
 from gatehouse.gateways.amqp.dead_letters import DEATHS
 from gatehouse.gateways.amqp.methods import encode_method
@@ -26,6 +26,7 @@ from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings,
 from gatehouse.kernel.journeys.journey_settings import TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import event_of
 from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.tracing.events import Kind as EventKind
 from tests.gateways.amqp.fakes import Client, Got, Hub
 from tests.kernel.rig import Rig
@@ -394,6 +395,22 @@ def test_what_basic_get_took_counts_against_no_limit(hub: KernelHub) -> None:
     assert got_by(client, "basic.ack", delivery_tag=2) == [b"3"]
 
 
+@pytest.mark.parametrize("multiple", [False, True])
+def test_who_waits_for_the_limit_of_the_channel_has_room_whatever_else_is_acknowledged(hub: KernelHub, multiple: bool
+                                                                                        ) -> None:
+    client = hub.client()
+    for queue in ("got", "a", "b"):
+        fill(client, queue, queue.encode())
+    client.ask("basic.qos", prefetch_count=1, **{"global": True})
+    assert get(client, "got") == (1, b"got", False)
+    assert got_by(client, "basic.consume", queue="a") == [b"a"] and got_by(client, "basic.consume", queue="b") == []
+    tags = [2] if multiple else [2, 1]
+    client.send(b"".join([frame(METHOD, 1, encode_method("basic.ack", delivery_tag=tag, multiple=multiple))
+                          for tag in tags]))
+    hub.kernel.flush()
+    assert delivered(client.got()) == [b"b"]
+
+
 def test_queues_that_share_a_limit_take_turns(hub: KernelHub) -> None:
     client = hub.client()
     client.ask("basic.qos", prefetch_count=1, **{"global": True})
@@ -417,6 +434,46 @@ def test_who_acknowledges_nothing_waits_too_where_the_limit_of_the_channel_is_us
     fill(client, "b", b"b1", b"b2")
     assert delivered(client.got()) == []
     assert got_by(client, "basic.ack", delivery_tag=1) == [b"b1", b"b2"], "they count against no limit"
+
+
+def taking_by_priority(hub: KernelHub, steps: int, of_channel: bool) -> Client:
+    """A consumer with a prefetch of 30 of a queue whose messages lie on the disk, after so many steps of the hub."""
+    client = hub.client()
+    client.ask("queue.declare", queue="q", durable=True, arguments={"x-max-priority": 2})
+    for priority in (0, 1, 2):
+        for _ in range(20):
+            client.publish("", "q", b"x", properties_of(priority=priority))
+    hub.kernel.flush()
+    hub.restart()
+    client = hub.client()
+    client.ask("basic.qos", prefetch_count=30, **{"global": of_channel})
+    client.send(frame(METHOD, 1, encode_method("basic.consume", queue="q")))
+    for _ in range(steps):
+        if not hub.rig.world.loop.step():
+            hub.rig.world.reader_worker.step()
+    return client
+
+
+@pytest.mark.parametrize("of_channel", [False, True])
+@pytest.mark.parametrize("steps", range(10))
+def test_what_waits_for_others_of_less_priority_counts_against_the_prefetch(hub: KernelHub, steps: int,
+                                                                             of_channel: bool) -> None:
+    client = taking_by_priority(hub, steps, of_channel)
+    client.session.handle_drained()
+    hub.rig.run()
+    assert len(delivered(client.got())) == 30
+
+
+@pytest.mark.parametrize("steps", range(10))
+def test_nothing_is_delivered_on_a_channel_that_was_closed(hub: KernelHub, steps: int) -> None:
+    client = taking_by_priority(hub, steps, False)
+    client.got()
+    client.send(frame(METHOD, 1, encode_method("basic.ack", delivery_tag=99)))
+    hub.rig.run()
+    assert client.got()[-1][1] == "channel.close"
+    client.ask("channel.close-ok")
+    client.ask("channel.open")
+    assert len(taken(client)) == 60
 
 
 @pytest.mark.parametrize("passive", [False, True])
@@ -621,6 +678,39 @@ def test_what_has_no_side_of_this_door_is_another_doors_message(hub: KernelHub, 
     assert consume(client, "q") == [b"2"]
 
 
+@pytest.mark.parametrize("side", [
+    b"", b"\xff", b"\0\xff", b"\0\1q", b"\0\1q\0", b"\0\1q\0\0more", b"\0\1q\0\1", b"\0\1q\x80\0",
+    b"\0\1q\x80\0\2a", b"\0\1q\x20\0\0\0\0\1", b"\0\1q\x18\0\2", b"\0\1q\0\x40\0"])
+def test_a_side_that_is_none_is_no_side(hub: KernelHub, side: bytes) -> None:
+    """A producer of Kafka's may write whatever it likes into a record."""
+    client = hub.client()
+    fill(client, "q")
+    kernel = hub.rig.kernel
+    queue = kernel.groups.queue("q", "/")
+    assert queue is not None
+    for value in (b"1", b"2"):
+        kernel.append([(kernel.place_queue(queue, 0), value, encode_headers([(AMQP_HEADER, side)]), DOOR, 0)], None)
+    hub.rig.run()
+    (_, _, method), (_, _, header), (_, _, body) = client.ask("basic.get", queue="q", no_ack=True)
+    assert (method["routing_key"], body["body"]) == ("q", b"1") and read(header["raw"])
+    assert consume(client, "q") == [b"2"]
+
+
+def test_headers_that_cannot_be_read_stop_no_dead_letter(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "dead")
+    fill(client, "q", **{"x-message-ttl": 100, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"})
+    kernel = hub.rig.kernel
+    queue = kernel.groups.queue("q", "/")
+    assert queue is not None
+    side = b"\0\1q\x20\0\0\0\0\1\xff"
+    kernel.append([(kernel.place_queue(queue, 0), b"1", encode_headers([(AMQP_HEADER, side)]), DOOR, 0)], None)
+    client.publish("", "q", b"2")
+    hub.rig.run()
+    hub.advance(1_000)
+    assert taken(client, "dead") == [b"1", b"2"]
+
+
 # ---- journeys
 
 def test_a_followed_message_has_its_trace_context_for_who_takes_it_from_a_queue() -> None:
@@ -684,3 +774,25 @@ def test_properties_that_are_too_large_are_refused_by_the_name_of_the_queue(hub:
     client.publish("", "q", bytes(most), properties_of(headers=table))
     hub.kernel.flush()
     assert "is more than $queue/q takes" in closed(client.got())
+
+
+@pytest.mark.parametrize("refused", [b"x" * 1_000, b"x"])
+def test_what_a_closed_channel_has_published_is_told_to_none_that_gets_its_number(hub: KernelHub, refused: bytes
+                                                                                  ) -> None:
+    client = hub.client()
+    client.ask("confirm.select")
+    hub.rig.kernel.create_topic("small", settings=TopicSettings(max_message_bytes=100))
+    hub.rig.run()
+    client.ask("exchange.declare", exchange="small", type="topic")
+    client.ask("queue.declare", queue="full", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    client.ask("queue.bind", queue="full", exchange="small", routing_key="#")
+    client.publish("small", "k", b"first")
+    hub.rig.run()
+    client.got()
+    client.publish("small", "k", refused)
+    client.send(frame(METHOD, 1, encode_method("basic.ack", delivery_tag=99)))
+    assert client.got()[-1][1] == "channel.close"
+    client.send(frame(METHOD, 1, encode_method("channel.close-ok")) + frame(METHOD, 1, encode_method("channel.open")))
+    hub.rig.run()
+    assert [name for _, name, _ in client.got()] == ["channel.open-ok"]
+    assert client.ask("queue.declare", queue="full", passive=True)[0][1] == "queue.declare-ok"
