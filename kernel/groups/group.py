@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
-from gatehouse.kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
+from gatehouse.kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, Stopping, UnknownGroup, UnknownReceipt
 from gatehouse.kernel.groups.answers import DeadLetterAnswer
 from gatehouse.kernel.groups.circuits import GIVEN_BACK, GONE_AWAY, NOT_IN_TIME, REFUSED
 from gatehouse.kernel.groups.counts import Counts
@@ -211,7 +212,7 @@ class LeasedGroup:
 
     def pop(self, count: int, invisible_ms: int, on_popped: Callable[[list[Leased]], None],  # decision 22
             taker: Origin = NOBODY) -> Pop:
-        """Lease up to `count` messages; answered once there is one, or by `Pop.on_time` with none. Raises InvalidGroup
+        """Lease up to `count` messages; answered once there is one, or by `Pop.on_time`. Raises InvalidGroup
         for numbers that cannot be."""
         if not 1 <= count <= MAX_POP:
             raise InvalidGroup(f"a pop takes 1 to {MAX_POP} messages, not {count}")
@@ -228,7 +229,15 @@ class LeasedGroup:
         """See `Pop.cancel`."""
         if pop in self._pops:
             self._pops.remove(pop)
+            if pop.leased:
+                with suppress(Stopping):             # their time runs out by itself
+                    self.release([message[:3] for message in pop.leased], 0)
             self.wake()
+
+    def answer_pop(self, pop: Pop) -> None:
+        """Answer it with what it has, though there may be more to come. Raises Stopping."""
+        self._pops.remove(pop)
+        self._finish(pop)
 
     @property
     def is_paused(self) -> bool:
