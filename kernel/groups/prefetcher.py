@@ -59,6 +59,11 @@ class Verdict:
                 messages = policy.judge(prefetcher, messages, self)
         return messages
 
+    @property
+    def count(self) -> int:
+        """How many are not handed out, and come no more."""
+        return len(self.unwanted) + sum([len(messages) for messages in self.given_up.values()])
+
     def settle(self, message: Leased) -> None:
         """It is done with, as nobody wants it."""
         self.unwanted.append(message[1])
