@@ -143,7 +143,9 @@ def _page_of(guard: Guard, topic: Topic, cursor: Cursor, partitions: list[int], 
     page = build_page(sources, max_messages, max_bytes, selection)
     if page.unreadable:
         note_unreadable(guard, page, topic.partition_id)
-    return page if len(cursor.positions) == 1 else page._replace(positions=cursor.positions | page.positions)
+    if len(cursor.positions) == len(sources) == 1:
+        return page
+    return page._replace(positions=cursor.positions | page.positions)           # of those at their end nothing was read
 
 
 class Selection:

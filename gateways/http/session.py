@@ -65,6 +65,9 @@ MAX_KNOWN: Final = 4
 MAX_KNOWN_BYTES: Final = 1024
 """Of the head of such a request."""
 
+MAX_KEPT_BYTES: Final = 8190
+"""Of the head of a request that is remembered for the next one: ten thousand connections may rest, each with one."""
+
 METHODS: Final = {method.encode(): method for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")}
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 HTTP_2: Final = "Pause on PRI/Upgrade"
@@ -331,6 +334,8 @@ class HttpSession:  # decision 131
         head_bytes, size = data[:head_end], head_end + max(0, call.length)
         if head_end < len(HEAD_END) or size != len(data):
             return None
+        if head_end > MAX_KEPT_BYTES:
+            return NOTHING_BEFORE
         line = call.method.encode() + b" " + call.target
         fields = head_bytes[len(line):]
         if head_end <= MAX_KNOWN_BYTES and head_bytes.startswith(line + VERSION) \
@@ -384,12 +389,13 @@ class HttpSession:  # decision 131
             self._skips_head = False
             return
         parser, raw = self._parser, self._raw
+        head, length = self._head, self._length
         if raw != self._head_raw:            # as most clients send what they have sent before
-            self._head, self._length = self._dispatcher.heads.read(_bounded(raw))
-            self._head_raw = raw
-        head = self._head
+            head, length = self._dispatcher.heads.read(_bounded(raw))
+            if sum([len(name) + len(value) for name, value in raw]) <= MAX_KEPT_BYTES:
+                self._head, self._length, self._head_raw = head, length, raw
         keeps, method = parser.should_keep_alive(), parser.get_method()
-        call = Call(self, METHODS.get(method) or method.decode("ascii"), self._target, head, self._length)
+        call = Call(self, METHODS.get(method) or method.decode("ascii"), self._target, head, length)
         if not keeps or head.says_connection:
             version = parser.get_http_version()          # else it is 1.1, which alone keeps connections unasked
             call.keeps, call.http_10 = keeps, version == "1.0"

@@ -100,6 +100,10 @@ class Deadlines:
         """Do this then, by hub time."""
         self._loop.call_at(max(when_ms, self._not_before_ms), partial(self.act, action))
 
+    def soon(self, action: Callable[[], None]) -> None:
+        """Do this in the loop's next turn: others have theirs before."""
+        self._loop.call_soon(partial(self.act, action))
+
     def at_wall(self, when_ms: int, action: Callable[[], None]) -> None:
         """Do this when wall time has got there, which it may at once by a step."""
         self._loop.call_at_wall(when_ms, partial(self._on_wall, action))

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.groups.core import Core
 
 EXPIRED_AT_ONCE: Final = 100
+EXPIRED_MAX: Final = 1_000               # in one turn, about: then others have theirs
 LOOKED_AT_ONCE: Final = 200              # queues, after a start
 LOOKED_BYTES: Final = 4 << 20
 HANDED_MS: Final = 1_000
@@ -166,8 +167,12 @@ class QueueExpiry(Expiry):
         if prefetcher in self._expiring:
             return
         self._expiring.add(prefetcher)
-        self._let_go(prefetcher)
+        gives_way = self._let_go(prefetcher)
         self._expiring.discard(prefetcher)
+        if gives_way:
+            self._alarms[prefetcher] = 0
+            self._core.deadlines.soon(partial(self._ring, prefetcher, 0))
+            return
         if prefetcher.failed:                          # nothing can be done about it for a while
             again_ms = self._core.now_ms() + READ_AGAIN_MS
             self._core.deadlines.at(again_ms, partial(self._ring, prefetcher, 0))
@@ -178,16 +183,22 @@ class QueueExpiry(Expiry):
                 self._group.put_back(prefetcher)
             self._look(prefetcher)
 
-    def _let_go(self, prefetcher: Prefetcher) -> None:
+    def _let_go(self, prefetcher: Prefetcher) -> bool:
+        """Whether there may be more, after others have had their turn."""
+        count = 0
         while prefetcher.has_more and not prefetcher.fetching:
+            if count >= EXPIRED_MAX:
+                return True
             verdict = self._group.verdict_of_all()
             fresh = prefetcher.take(EXPIRED_AT_ONCE, verdict)
             prefetcher.give_back(fresh)
+            count += verdict.count
             self._group.carry_out(prefetcher, verdict)
             if fresh:
-                return
+                break
             if not verdict.given_up:
                 prefetcher.read(partial(self._go_on, prefetcher))
+        return False
 
     def _go_on(self, prefetcher: Prefetcher) -> None:
         """A read is done; one that took its time comes back for the rest."""

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
-from gatehouse.kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, UnknownGroup, UnknownReceipt
+from gatehouse.kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, Stopping, UnknownGroup, UnknownReceipt
 from gatehouse.kernel.groups.answers import DeadLetterAnswer
 from gatehouse.kernel.groups.circuits import GIVEN_BACK, GONE_AWAY, NOT_IN_TIME, REFUSED
 from gatehouse.kernel.groups.counts import Counts
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
 SHARE: Final = 1_000                 # taken from one cursor before the next has its turn
 ROUND_BYTES: Final = 1 << 20         # handed to members, about, before they are told and say anew what room they have
+PASSED_MAX: Final = 1_000            # messages that a round passes over, before others than the group have their turn
 MAX_POP: Final = 10_000              # messages of one pop
 LINGER_MS: Final = 1_000             # what was read for who took one message is kept in memory so long
 LINGERING_MAX: Final = 128           # groups of which it is, at once
@@ -211,7 +213,7 @@ class LeasedGroup:
 
     def pop(self, count: int, invisible_ms: int, on_popped: Callable[[list[Leased]], None],  # decision 22
             taker: Origin = NOBODY) -> Pop:
-        """Lease up to `count` messages; answered once there is one, or by `Pop.on_time` with none. Raises InvalidGroup
+        """Lease up to `count` messages; answered once there is one, or by `Pop.on_time`. Raises InvalidGroup
         for numbers that cannot be."""
         if not 1 <= count <= MAX_POP:
             raise InvalidGroup(f"a pop takes 1 to {MAX_POP} messages, not {count}")
@@ -228,7 +230,15 @@ class LeasedGroup:
         """See `Pop.cancel`."""
         if pop in self._pops:
             self._pops.remove(pop)
+            if pop.leased:
+                with suppress(Stopping):             # their time runs out by itself
+                    self.release([message[:3] for message in pop.leased], 0)
             self.wake()
+
+    def answer_pop(self, pop: Pop) -> None:
+        """Answer it with what it has, though there may be more to come. Raises Stopping."""
+        self._pops.remove(pop)
+        self._finish(pop)
 
     @property
     def is_paused(self) -> bool:
@@ -539,12 +549,13 @@ class LeasedGroup:
     def _serve(self) -> None:
         now_ms, wall_ms = self._core.now_ms(), self._core.wall_ms()
         takers = self._takers()
-        left_bytes = ROUND_BYTES
+        left_bytes, passed = ROUND_BYTES, 0
         while self._turn:
             wanted = self._wanted(takers)
             if not wanted:
                 break
-            if left_bytes <= 0 and not self._pops:       # decision 269: `serve` goes on when they have been told
+            # decision 269: `serve` goes on when they have been told
+            if left_bytes <= 0 and not self._pops or passed >= PASSED_MAX:
                 self._tell([member for member in self._members if member.has_news])
                 return
             prefetcher = self._next_cursor()
@@ -558,6 +569,7 @@ class LeasedGroup:
             most = SHARE if self._pops else max(1, min(SHARE, left_bytes // prefetcher.mean_bytes))
             messages = prefetcher.take(min(wanted, most), verdict)
             left_bytes -= len(messages) * prefetcher.mean_bytes
+            passed += verdict.count
             self.carry_out(prefetcher, verdict)
             if messages:
                 self._hand_out(prefetcher, messages, now_ms, takers)

@@ -5,9 +5,10 @@ The group hands out; these know what they were handed, how much more they take, 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.errors import KernelError, Stopping
 from gatehouse.kernel.groups.cursor import Key, Lease
 from gatehouse.kernel.groups.prefetcher import Prefetcher
 from gatehouse.kernel.message import NOBODY, Handle, Leased, Origin, Stored
@@ -213,10 +214,15 @@ class Pop:
             self._group.drop_pop(self)
 
     def on_time(self) -> None:
-        """It has waited long enough: answered with nothing."""
-        if not self.done:
-            self.cancel()
-            self._on_popped([])
+        """It has waited long enough: answered with what it has, while more is being read, or with nothing."""
+        if self.done:
+            return
+        if self.leased:
+            with suppress(Stopping):
+                self._group.answer_pop(self)
+                return
+        self.cancel()
+        self._on_popped([])
 
     def fail(self, error: KernelError) -> None:
         """It is answered with nothing, for this reason."""

@@ -59,6 +59,11 @@ class Verdict:
                 messages = policy.judge(prefetcher, messages, self)
         return messages
 
+    @property
+    def count(self) -> int:
+        """How many are not handed out, and come no more."""
+        return len(self.unwanted) + sum([len(messages) for messages in self.given_up.values()])
+
     def settle(self, message: Leased) -> None:
         """It is done with, as nobody wants it."""
         self.unwanted.append(message[1])
@@ -82,6 +87,53 @@ def stretches_of(offsets: list[int]) -> list[list[int]]:
 def _is_left_out(answer: Fetched, offset: int) -> bool:
     """Whether a fetch that gave nothing had no room for this partition, and the offset may well be there."""
     return answer.error is None and answer.next_offset < 0 and offset < answer.high_watermark
+
+
+class StretchRead:
+    """The read of some offsets of a cursor, one fetch after the other. Those that memory answers at once come in one
+    loop: each within the one before, thousands of them would be deeper than calls may be."""
+
+    def __init__(self, prefetcher: Prefetcher, stretches: list[list[int]], messages: list[Leased],
+                 on_done: Callable[[list[Leased] | None], None]) -> None:
+        self._prefetcher = prefetcher
+        self._stretches = stretches
+        self._messages = messages
+        self._on_done = on_done
+        self._goes_on = False                           # an answer that comes now is looked for by the loop
+        self._is_answered = False
+
+    def go_on(self) -> None:
+        """Read what is left, as far as no answer has to be waited for."""
+        self._goes_on = True
+        while self._stretches:
+            wants = self._prefetcher.wants_of(self._stretches)
+            self._is_answered = False
+            self._prefetcher.fetch(wants, sum([most for _, _, most in wants]), self._read)
+            if not self._is_answered:
+                self._goes_on = False
+                return
+        self._on_done(self._messages)
+
+    def _read(self, answers: list[Fetched]) -> None:
+        left = self._stretches[len(answers):]
+        for stretch, answer in zip(self._stretches, answers, strict=False):
+            if answer.error is not None and not isinstance(answer.error, OffsetOutOfRange):
+                self._is_answered = False               # and no loop goes on
+                self._on_done(None)
+                return
+            wanted = set(stretch)
+            reached = stretch[0]
+            for piece in answer.pieces:
+                self._messages += [message for message in self._prefetcher.open(piece, stretch[0], stretch[-1])
+                                   if message[1] in wanted]
+                reached = max(reached, piece.first_offset + piece.count)
+            rest = [offset for offset in stretch if offset >= reached]
+            if rest and (answer.pieces or _is_left_out(answer, rest[0])):
+                left.append(rest)
+        self._stretches = left
+        self._is_answered = True
+        if not self._goes_on:
+            self.go_on()
 
 
 class Prefetcher:  # decision 142
@@ -356,32 +408,14 @@ class Prefetcher:  # decision 142
     def _read_stretches(self, stretches: list[list[int]], messages: list[Leased],
                         on_done: Callable[[list[Leased] | None], None]) -> None:
         """`on_done` is given what is there of them, or None where the disk could not be read."""
-        if not stretches:
-            on_done(messages)
-            return
+        StretchRead(self, stretches, messages, on_done).go_on()
+
+    def wants_of(self, stretches: list[list[int]]) -> list[tuple[int, int, int]]:
+        """What one fetch reads of these."""
         most = FETCH_BYTES
         if len(stretches) == 1:                # the first of a fetch is given whatever its size
             most = min(FETCH_BYTES, (stretches[0][-1] - stretches[0][0] + 1) * EACH_BYTES)
-        wants = [(self.cursor.partition_id, stretch[0], most) for stretch in stretches[:STRETCHES]]
-        self.fetch(wants, most * len(wants), lambda answers: self._stretches_read(stretches, messages, answers,
-                                                                                          on_done))
-
-    def _stretches_read(self, stretches: list[list[int]], messages: list[Leased], answers: list[Fetched],
-                        on_done: Callable[[list[Leased] | None], None]) -> None:
-        left = stretches[len(answers):]
-        for stretch, answer in zip(stretches, answers, strict=False):
-            if answer.error is not None and not isinstance(answer.error, OffsetOutOfRange):
-                on_done(None)
-                return
-            wanted = set(stretch)
-            reached = stretch[0]
-            for piece in answer.pieces:
-                messages += [message for message in self.open(piece, stretch[0], stretch[-1]) if message[1] in wanted]
-                reached = max(reached, piece.first_offset + piece.count)
-            rest = [offset for offset in stretch if offset >= reached]
-            if rest and (answer.pieces or _is_left_out(answer, rest[0])):
-                left.append(rest)
-        self._read_stretches(left, messages, on_done)
+        return [(self.cursor.partition_id, stretch[0], most) for stretch in stretches[:STRETCHES]]
 
     def _offsets_read(self, offsets: list[int], messages: list[Leased] | None, moved: int,
                       then: Callable[[list[int], list[Leased]], None], on_done: Callable[[], None]) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.message import Piece
@@ -41,15 +42,33 @@ class Chunk(NamedTuple):
     joined: bool                    # what the newest one has is in here, too
 
 
+def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """The same partitions in order, neighbours as one range: ids are given one after the other."""
+    rows: list[tuple[int, int]] = []
+    for first, count in sorted(ranges):
+        if rows and first <= rows[-1][0] + rows[-1][1]:
+            begin, before = rows.pop()
+            first, count = begin, max(before, first + count - begin)
+        rows.append((first, count))
+    return tuple(rows)
+
+
 def without(chunk: Chunk, ranges: Ranges) -> Chunk:
-    """The chunk without the blocks of these partitions; its lists are left as they are."""
-    keys, blocks, size_bytes = chunk.keys, chunk.blocks, chunk.size_bytes
+    """The chunk without the blocks of these partitions, which are `merged`; its lists are left as they are."""
+    keys: list[bytes] = []
+    blocks: list[bytes] = []
+    size_bytes, at = chunk.size_bytes, 0
     for first, count in ranges:
-        begin, end = bisect_left(keys, block_key(first, 0)), bisect_left(keys, block_key(first + count, 0))
+        begin = bisect_left(chunk.keys, block_key(first, 0), at)
+        end = bisect_left(chunk.keys, block_key(first + count, 0), begin)
         if begin < end:
-            size_bytes -= sum([len(block) + BLOCK_BYTES for block in blocks[begin:end]])
-            keys, blocks = keys[:begin] + keys[end:], blocks[:begin] + blocks[end:]
-    return chunk if keys is chunk.keys else Chunk(keys, blocks, chunk.end, size_bytes, chunk.joined)
+            size_bytes -= sum([len(block) + BLOCK_BYTES for block in chunk.blocks[begin:end]])
+            keys += chunk.keys[at:begin]
+            blocks += chunk.blocks[at:begin]
+            at = end
+    if not at:
+        return chunk
+    return Chunk(keys + chunk.keys[at:], blocks + chunk.blocks[at:], chunk.end, size_bytes, chunk.joined)
 
 
 class WrittenBlocks:  # decision 350
@@ -60,6 +79,7 @@ class WrittenBlocks:  # decision 350
         self._chunks: list[Chunk] = []
         self._deleted: list[Ranges] = []         # since the checkpoint before the last one
         self._deleted_before: int = 0            # how many of them before the last one
+        self._gone: set[int] = set()             # partitions that were deleted since the last one
         self.size_bytes: int = 0
 
     def prepare(self, blocks: list[tuple[bytes, bytes]], end: int) -> Chunk:
@@ -80,23 +100,29 @@ class WrittenBlocks:  # decision 350
         chunks = self._chunks
         if chunk.joined:
             self.size_bytes -= chunks.pop().size_bytes
-        for ranges in self._deleted:                     # which the checkpoint may have had to write
-            chunk = without(chunk, ranges)
-        del self._deleted[:self._deleted_before]
-        self._deleted_before = len(self._deleted)
         chunks.append(chunk)
         self.size_bytes += chunk.size_bytes
+        if self._deleted:                                # which the checkpoint may have had to write
+            ranges = merged([each for deleted in self._deleted for each in deleted])
+            chunks = self._chunks = [without(each, ranges) for each in chunks]
+            self.size_bytes = sum([each.size_bytes for each in chunks])
+        del self._deleted[:self._deleted_before]
+        self._deleted_before = len(self._deleted)
+        self._gone.clear()
         while chunks and (chunks[0].end <= oldest or self.size_bytes > self._limit_bytes):
             self.size_bytes -= chunks.pop(0).size_bytes
 
     def forget_partitions(self, ranges: Ranges) -> None:
-        """All blocks of deleted partitions."""
+        """Nobody is given blocks of deleted partitions. Their memory goes with the next checkpoint: where thousands are
+        deleted at once, that goes through all blocks once."""
         self._deleted.append(ranges)
-        self._chunks = [without(chunk, ranges) for chunk in self._chunks]
-        self.size_bytes = sum([chunk.size_bytes for chunk in self._chunks])
+        for first, count in ranges:
+            self._gone.update(range(first, first + count))
 
     def block_of(self, partition_id: int, offset: int) -> bytes | None:
         """The only block in here that may hold an offset."""
+        if partition_id in self._gone:
+            return None
         key = block_key(partition_id, offset)
         prefix = key[:PREFIX_BYTES]
         for chunk in reversed(self._chunks):

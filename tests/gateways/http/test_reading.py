@@ -348,6 +348,29 @@ def test_many_long_polls_are_woken_by_one_message() -> None:
     run_door(test, kernel=filled())
 
 
+@pytest.mark.parametrize("query", ["", "&partition=0"])
+def test_the_cursor_of_an_empty_page_stays_at_the_end_of_the_only_partition(query: str) -> None:
+    async def test(client: Client) -> None:
+        for begin in ("?from=latest", "?from=latest&wait=0.01"):
+            cursor = (await page(client, begin + query))["cursor"]
+            assert decode_cursor(cursor).positions == {0: 10}
+            document = await page(client, f"?cursor={cursor}{query}")
+            assert values(document) == []
+            assert document["cursor"] == cursor
+        client.kernel.publish("plant/a", b"next")
+        assert values(await page(client, f"?cursor={cursor}{query}")) == ["next"]
+    run_door(test, kernel=filled(partitions=1))
+
+
+def test_a_long_poll_of_the_only_partition_is_answered_by_the_next_message() -> None:
+    async def test(client: Client) -> None:
+        asking = asyncio.create_task(page(client, "?from=latest&wait=5"))
+        await until(lambda: client.kernel._watches.waiting)
+        client.kernel.publish("plant/a", b"next")
+        assert values(await asyncio.wait_for(asking, 2)) == ["next"]
+    run_door(test, kernel=filled(partitions=1))
+
+
 def test_stopping_sends_long_polls_home_with_their_cursor() -> None:
     answers: list[Answer] = []
 

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from gatehouse.gateways.connections.connection import ENDING
-from gatehouse.gateways.http.session import MAX_WAITING, HttpSession
+from gatehouse.gateways.http.session import MAX_KEPT_BYTES, MAX_WAITING, HttpSession
 from gatehouse.kernel.errors import StorageFull
 from gatehouse.kernel.message import Owner, Stored, tell
 from gatehouse.transactions.coordinator import CheckSettings
@@ -385,6 +385,20 @@ def test_another_body_of_the_same_length_is_another_body() -> None:
             b"aaaa", b"bbbb", b"\r\n\r\n", b"GET ", b"cc", b"dddd"]
         assert (await line.ask(GET))[0] == 200 and (await line.ask(GET))[0] == 200
         assert (await line.ask(post(b"eeee")))[0] == 201
+    run_wire(test)
+
+
+def test_a_connection_that_rests_holds_no_large_head() -> None:
+    async def test(client: Client, line: Wire) -> None:
+        session: Any = session_of(client)
+        large = b"".join(b"X-%d: %b\r\n" % (number, bytes([120]) * 8_000) for number in range(7))
+        for body in (b"aaaa", b"bbbb"):
+            session.handle_data(post(body, large))               # in one read
+            assert (await line.answer())[0] == 201
+            assert len(session._before.head_bytes) + sum(len(value) for _, value in session._head_raw) <= MAX_KEPT_BYTES
+            assert (await line.ask(post(body)))[0] == 201
+        assert session._known, "it is known where the parser stands all the same"
+        assert [message[1] for message in client.kernel.appended[-4:]] == [b"aaaa", b"aaaa", b"bbbb", b"bbbb"]
     run_wire(test)
 
 

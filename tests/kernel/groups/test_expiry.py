@@ -1,6 +1,7 @@
 """Messages that expire where they wait, and partitions that nobody uses."""
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,28 @@ def test_a_message_expires_by_its_own_word_at_the_head() -> None:
     assert group.counts().expired >= 1
     assert taken(rig, "work") == [b"2"]
     assert group.counts().expired == 2
+
+
+def test_many_that_expire_at_once_give_way() -> None:
+    rig = Rig()
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(ttl_ms=10_000))
+    for _ in range(100):
+        send(rig, queue, *[b"a value"] * 500)
+    rig.world.advance(5_000)
+    rig.run()
+    group = group_of(rig)
+    counts, step = [0], rig.world.loop.step
+
+    def counted() -> bool:
+        moved = step()
+        counts.append(group.counts().expired)
+        return moved
+
+    rig.world.loop.step = counted                           # type: ignore[method-assign]
+    rig.world.advance(10_000)
+    rig.run()
+    assert counts[-1] == 50_000
+    assert max(after - before for before, after in pairwise(counts)) < 20_000
 
 
 @pytest.mark.parametrize("crash", [False, True])

@@ -11,6 +11,7 @@ from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings, Retry
 from gatehouse.kernel.groups.members import Membership
 from gatehouse.kernel.message import Leased
+from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.rig import Rig
 
 
@@ -83,6 +84,31 @@ def test_a_pop_waits_for_what_comes() -> None:
     assert found == []
     rig.publish("orders/b", b"new")
     assert values(found) == [b"new"]
+
+
+@pytest.mark.parametrize("hangs_up", [False, True])
+def test_what_a_pop_has_when_it_ends_is_its_answer_or_ready_again(hangs_up: bool) -> None:
+    rig = Rig(settings=KernelSettings(segment_bytes=1 << 20, default_partitions=2))
+    addresses = {rig.publish(f"orders/{number}", b"old")[0][0]: f"orders/{number}" for number in range(20)}
+    cold, hot = addresses.values()
+    group = rig.kernel.groups.group("billing", "orders")
+    group.ack(handles(pop(rig, group)))
+    rig.publish(cold, b"cold")
+    rig.restart()
+    rig.publish(hot, b"hot")
+    group = rig.kernel.groups.group("billing", "orders")
+    found: list[Leased] = []
+    asked = group.pop(10, 30_000, found.extend)
+    while rig.world.loop.step():                     # the disk has not answered yet
+        pass
+    assert values(asked.leased) == [b"hot"]
+    if hangs_up:
+        asked.cancel()
+    else:
+        asked.on_time()
+    rig.run()
+    assert values(found) == ([] if hangs_up else [b"hot"])
+    assert sorted(values(found + pop(rig, group)), key=str) == [b"cold", b"hot"]
 
 
 def test_what_is_not_acked_comes_again_when_its_time_is_up_and_what_is_acked_never() -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import marshal
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -9,9 +10,10 @@ import pytest
 
 from gatehouse.kernel.groups.core import LAZY_MS
 from gatehouse.kernel.groups.group import LINGER_MS, LINGERING_MAX, ROUND_BYTES, LeasedGroup
-from gatehouse.kernel.groups.group_settings import QueueSettings
+from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings
 from gatehouse.kernel.groups.members import Budget
 from gatehouse.kernel.message import Leased
+from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.groups.test_groups import Taker, handles, join, pop, send
 from tests.kernel.rig import Rig
 from tests.simulation.disk import SimDisk
@@ -87,6 +89,27 @@ def test_a_member_with_much_credit_is_told_before_more_is_read_than_a_round_has(
     membership.add_credit(8_000)
     rig.run()
     assert 2 <= len(taker.got) <= 6
+
+
+@pytest.mark.parametrize("pops", [False, True])
+def test_a_group_that_wants_nothing_of_much_in_memory_gives_way(pops: bool) -> None:
+    rig = Rig(settings=KernelSettings(default_partitions=1))
+    for _ in range(100):
+        rig.publish("orders/a", *[b"a value"] * 500)
+    rig.kernel.groups.define("billing", GroupSettings(selector="unit = 'C'"))
+    group = rig.kernel.groups.group("billing", "orders")
+    taker = Taker()
+    if pops:
+        group.pop(10, 1_000, taker.on_leased)
+    else:
+        group.join(taker, 10)
+    (prefetcher,) = group.prefetchers.values()
+    steps = [0]
+    while rig.world.loop.step():
+        steps.append(prefetcher.cursor.next)
+    assert max(after - before for before, after in pairwise(steps)) < 20_000
+    rig.publish("orders/a", b"wanted", headers=[(b"unit", b"C")])
+    assert taker.values == [b"wanted"]
 
 
 def test_one_large_message_at_once_beside_others() -> None:

@@ -8,6 +8,7 @@ import pytest
 from gatehouse.kernel.errors import StorageFull
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.message import Stored
+from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.groups.test_full_disk import FullRig
 from tests.kernel.groups.test_groups import handles, pop
 from tests.kernel.rig import Rig
@@ -54,6 +55,21 @@ def test_it_is_answered_when_all_lines_are_buried(tmp_path: Path, cold: bool) ->
     assert onlooker.seen == [("given up", None, 9)]
     rig.restart()
     assert dead(rig) == 9 and pop(rig, group_of(rig)) == []
+
+
+def test_however_many_reads_it_takes_of_what_checkpoints_have_left_in_memory() -> None:
+    rig = Rig(settings=KernelSettings(default_partitions=1))
+    count = 300
+    for number in range(count):
+        rig.publish("plant/a", bytes(150_000))
+        if number % 50 == 49:
+            rig.world.advance(5_000)
+            rig.run()
+    held = handles(pop(rig, group_of(rig), count))
+    assert len(held) == count
+    assert group_of(rig).reject(held) == [None] * count
+    rig.run()
+    assert dead(rig) == count and group_of(rig).counts().ready == 0
 
 
 def test_nothing_to_bury_is_answered_too(tmp_path: Path) -> None:

@@ -3,11 +3,12 @@ from __future__ import annotations
 
 from itertools import pairwise
 from random import Random
+from time import process_time
 
 import pytest
 
 from gatehouse.kernel.errors import OffsetOutOfRange
-from gatehouse.kernel.index.cached import CHUNKS, Pages, WrittenBlocks, block_key
+from gatehouse.kernel.index.cached import BLOCK_BYTES, CHUNKS, Pages, WrittenBlocks, block_key
 from gatehouse.kernel.index.reader import AT_HAND
 from gatehouse.kernel.message import Fetched, Piece
 from gatehouse.kernel.settings import KernelSettings
@@ -174,6 +175,24 @@ def test_deleted_partitions_go_while_a_checkpoint_is_written() -> None:
     written.take(written.prepare([(block_key(2, 9), block(9))], 3), 0)         # which was in memory meanwhile
     assert written.block_of(2, 9) is None
     assert written.size_bytes == sum(each.size_bytes for each in written._chunks)
+
+
+def test_thousands_that_are_deleted_at_once_do_not_hold_up_the_loop() -> None:
+    written = WrittenBlocks(16 << 20)
+    count = 30_000
+    chunk = written.prepare([(block_key(number, 0), bytes(60)) for number in range(count)], 1)
+    begin_s = process_time()
+    for number in range(0, count, 3):
+        written.forget_partitions(((number, 1),))
+    written.take(chunk, 0)
+    for number in range(1, count, 3):
+        written.forget_partitions(((number, 1),))
+    assert written.block_of(4, 0) is None and written.block_of(5, 0) == bytes(60)
+    written.take(written.prepare([], 2), 0)
+    assert process_time() - begin_s < 1
+    assert [key for each in written._chunks for key in each.keys] == [block_key(number, 0)
+                                                                      for number in range(2, count, 3)]
+    assert written.size_bytes == count // 3 * (60 + BLOCK_BYTES)
 
 
 def test_a_page_is_read_once_and_what_comes_behind_it_changes_nothing() -> None:
