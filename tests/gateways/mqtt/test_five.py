@@ -659,3 +659,28 @@ def test_2_4_more_user_properties_than_are_taken_is_a_quota() -> None:
     client = Client(FakeHub(), connects=False)
     client.send(connect_packet("many", properties=[(P.USER, ("a", "b"))] * (P.USER_PROPERTIES_MAX + 1)))
     assert client.ended().reason == reasons.QUOTA
+
+
+# --- what is refused, and what comes in one read
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_mqtt_4_3_3_the_packet_id_of_a_delayed_publish_that_is_refused_is_free(keeps: bool) -> None:
+    hub = FakeHub()
+    said: dict[str, object] = {"clean": False, "properties": [(P.SESSION_EXPIRY, 3_600)]} if keeps else {}
+    client = Client(hub, **said)
+    [refused] = client.ask(publish_packet("$delayed/9999999999/t", b"never", 1, qos=2))
+    assert refused.kind is Packet.PUBREC and refused.reason >= reasons.FAILURE
+    client.ask(publish_packet("t", b"other", 2))
+    if keeps:
+        hub.cut(client.session)
+        client = Client(hub, **said)
+    client.ask(publish_packet("t", b"new", 1, qos=2))
+    assert [record[3] for record in hub.kernel.records()] == [b"other", b"new"]
+
+
+def test_mqtt_4_3_2_a_publish_that_comes_again_in_the_same_read_is_one() -> None:
+    client = Client(FakeHub())
+    for number, topic in enumerate(("new", "new"), 1):
+        acks = client.ask(publish_packet(topic, b"x", number), publish_packet(topic, b"x", number, dup=True))
+        assert [ack.packet_id for ack in acks] == [number]
+    assert len(client.hub.kernel.records()) == 2
