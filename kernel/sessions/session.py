@@ -252,11 +252,11 @@ class Session(Lasting):
     def has_no_local(self) -> bool:
         return any(stint.no_local for stint in self.stints)
 
-    def matching(self, address: str, *, transient: bool) -> list[Stint]:
-        """The filters that match an address, whenever they did."""
+    def matching(self, address: str) -> list[Stint]:
+        """The filters that match an address, whenever they did, also those for which nothing waits."""
         levels = levels_of(address)
         return [stint for stint in self.stints
-                if waits_for(stint, transient) and matches(parse_filter(stint.filter), levels)]
+                if not stint.filter.startswith("$") and matches(parse_filter(stint.filter), levels)]
 
     # ---- what is handed out
 

@@ -13,6 +13,7 @@ from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt import properties as P
 from gatehouse.gateways.mqtt import reasons
 from gatehouse.gateways.mqtt.config import MqttConfig
+from gatehouse.gateways.mqtt.packets import NO_LOCAL
 from gatehouse.gateways.mqtt.properties import Packet
 from tests.gateways.mqtt.five import (
     Client,
@@ -329,3 +330,43 @@ def test_mqtt_4_3_3_a_pubrec_may_come_again_and_an_id_that_is_free_may_have_any_
     client.send(ack_packet(PUBACK, message.packet_id))
     client.send(ack_packet(PUBREC, 9))
     assert not client.link.closed
+
+
+def test_mqtt_3_3_4_all_filters_that_match_say_their_identifiers_also_those_of_qos_0() -> None:
+    hub = FakeHub()
+    client = sleeper(hub)
+    client.ask(subscribe_packet(2, ("plant/#", 0), properties=[(P.SUBSCRIPTION_ID, 5)]))
+    client.ask(subscribe_packet(3, ("plant/1", 1), properties=[(P.SUBSCRIPTION_ID, 6)]))
+    for qos in (0, 1):
+        publish(hub, "plant/1", b"x", qos=qos)
+        [message] = messages(client)
+        assert (message.qos, sorted(message.properties.subscription_ids)) == (qos, [5, 6])
+    publish(hub, "plant/2", b"x")
+    assert [message.properties.subscription_ids for message in messages(client)] == [[5]], "once"
+
+
+def test_mqtt_3_8_3_3_no_local_of_one_filter_leaves_another_of_qos_0_what_it_matches() -> None:
+    hub = FakeHub()
+    client = sleeper(hub, ("plant/#", 0), ("plant/1", 1 | NO_LOCAL))
+    for packet_id in (0, 1):
+        client.send(publish_packet("plant/1", b"own", packet_id))
+        assert [(message.value, message.qos) for message in messages(client)] == [(b"own", 0)]
+    publish(hub, "plant/1", b"another's")
+    assert [(message.value, message.qos) for message in messages(client)] == [(b"another's", 1)]
+
+
+def test_mqtt_3_8_3_3_no_local_holds_for_qos_0_when_the_client_has_come_back() -> None:
+    hub = FakeHub()
+    leave(sleeper(hub, ("plant/1", 1 | NO_LOCAL)))
+    client = sleeper(hub)
+    for packet_id in (0, 1):
+        client.send(publish_packet("plant/1", b"own", packet_id))
+    assert messages(client) == []
+
+
+def test_mqtt_3_10_4_2_nothing_retained_comes_for_a_filter_that_went_in_the_same_read() -> None:
+    hub = FakeHub()
+    Client(hub, "publisher").ask(publish_packet("plant/1", b"kept", 1, retain=True))
+    client = sleeper(hub)
+    client.send(subscribe_packet(2, ("plant/#", 1)), unsubscribe_packet(3, "plant/#"))
+    assert messages(client) == []
