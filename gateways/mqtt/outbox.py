@@ -32,6 +32,7 @@ from gatehouse.gateways.mqtt.codec import (
     encode_pubrels,
     encode_qos0,
     encode_qos1,
+    encode_variable,
     first_too_large,
     fitting,
     parts_qos1,
@@ -41,6 +42,7 @@ from gatehouse.gateways.mqtt.codec import (
 from gatehouse.gateways.mqtt.errors import ProtocolError
 from gatehouse.gateways.mqtt.mapping import qos_of, stored_message, topic_field
 from gatehouse.gateways.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, encode_ack
+from gatehouse.gateways.mqtt.outgoing import NO_TOPIC
 from gatehouse.gateways.retained_feed import PAGE_VALUES, RetainedFeed
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Retained
 from gatehouse.kernel.sessions.session_values import IDS_MAX, Entrusted
@@ -470,7 +472,7 @@ class Outbox:
         outgoing = self.outgoing
         tail = b"" if outgoing is None else outgoing.retained_tail(message, topic_filter)
         topic = topic_field(value.address)
-        fixed = len(topic) + 2 + (0 if tail is None else len(tail))
+        fixed = len(topic) + (2 if qos else 0) + (0 if tail is None else len(tail))
         if tail is None:
             self.trace.on_event("mqtt", "expired")
         elif outgoing is not None and first_too_large([message], 0, 1, fixed, outgoing.packet_bytes_max) == 0:
@@ -487,7 +489,12 @@ class Outbox:
         """Something that the hub itself tells the client; False where socket or window have no room."""
         if not self.may_send(qos > 0):
             return False
-        self._send_one(0x30 | qos << 1 | retain, topic, qos, b"" if self.outgoing is None else b"\0", document)
+        outgoing = self.outgoing
+        size = len(topic) + len(document) + (2 if qos else 0) + 1
+        if outgoing is not None and len(encode_variable(size)) + 1 + size > outgoing.packet_bytes_max:
+            self.trace.on_event("mqtt", "dropped_large")
+        else:
+            self._send_one(0x30 | qos << 1 | retain, topic, qos, b"" if outgoing is None else b"\0", document)
         return True
 
     def _send_one(self, first: int, topic: bytes, qos: int, tail: bytes, value: bytes) -> None:
@@ -612,7 +619,12 @@ class Outbox:
                 continue
             run_qos = qos_of(message[3], qos) if qos else 0
             topic, tail = outgoing.topic_and_tail(self.clients.topic_field(address), address.address, shown, run_qos)
-            large = first_too_large(messages, start, end, len(topic) + len(tail) + 2, outgoing.packet_bytes_max)
+            fixed = len(tail) + (2 if run_qos else 0)
+            large = first_too_large(messages, start, end, len(topic) + fixed, outgoing.packet_bytes_max)
+            if large == start and topic != NO_TOPIC:           # an alias may make it larger
+                topic, tail = outgoing.topic_and_tail(topic, address.address, shown, run_qos, aliased=False)
+                fixed = len(tail) + (2 if run_qos else 0)
+                large = first_too_large(messages, start, end, len(topic) + fixed, outgoing.packet_bytes_max)
             if large == start:           # [MQTT5-3.1.2-25] as if it had been sent
                 self.trace.on_event("mqtt", "dropped_large")
                 start += 1

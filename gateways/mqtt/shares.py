@@ -112,11 +112,14 @@ class Share:
             if tail is None:
                 self._outbox.trace.on_event("mqtt", "expired")
                 self.settle([leased[:3]])
-            elif not first_too_large([message], 0, 1, len(topic) + len(tail) + 2, outgoing.packet_bytes_max):
+                continue
+            qos = self._qos_of(leased)
+            fixed = len(topic) + len(tail) + (2 if qos else 0)
+            if not first_too_large([message], 0, 1, fixed, outgoing.packet_bytes_max):
                 self._outbox.trace.on_event("mqtt", "dropped_large")
                 self.reject([leased[:3]])
             else:
-                self._send_run(topic, tail, [message], [leased], self._qos_of(leased))
+                self._send_run(topic, tail, [message], [leased], qos)
 
     def _qos_of(self, message: Leased) -> int:
         return qos_of(message[8], self._qos)
