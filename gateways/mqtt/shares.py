@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.mqtt.codec import PUBACK_SIZE, encode_qos0, encode_qos1, first_too_large
 from gatehouse.gateways.mqtt.mapping import qos_of, topic_field
+from gatehouse.gateways.mqtt.publish_properties import is_timed
 from gatehouse.kernel.groups.members import HoldLimit
 from gatehouse.kernel.groups.sharing import parse_share
 from gatehouse.kernel.message import Handle, Leased
@@ -102,7 +103,7 @@ class Share:
         topic = topic_field(address)
         outgoing = self._outbox.outgoing
         if outgoing is None:
-            for qos, run in groupby(messages, key=self._qos_of):
+            for qos, run in groupby(self._living(messages), key=self._qos_of):
                 together = list(run)
                 self._send_run(topic, b"", [_as_message(message) for message in together], together, qos)
             return
@@ -120,6 +121,18 @@ class Share:
                 self.reject([leased[:3]])
             else:
                 self._send_run(topic, tail, [message], [leased], qos)
+
+    def _living(self, messages: list[Leased]) -> list[Leased]:
+        """Without those that have expired as they waited, which are settled."""
+        clients = self._outbox.clients
+        now_ms = clients.wall_ms()
+        expired = [message for message in messages
+                   if is_timed(message[7]) and clients.properties_of(_as_message(message), now_ms) is None]
+        if not expired:
+            return messages
+        self._outbox.trace.on_event("mqtt", "expired", len(expired))
+        self.settle([message[:3] for message in expired])
+        return [message for message in messages if message not in expired]
 
     def _qos_of(self, message: Leased) -> int:
         return qos_of(message[8], self._qos)
