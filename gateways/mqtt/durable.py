@@ -21,7 +21,6 @@ from gatehouse.gateways.admission.guarded_session import GuardedSession
 from gatehouse.gateways.mqtt import properties, reasons
 from gatehouse.gateways.mqtt.codec import (
     PACKET_ID_BYTES,
-    encode_pubcomps,
     encode_publish,
     encode_pubrels,
     first_too_large,
@@ -308,12 +307,9 @@ class DurableSession:
         for raw in packet_ids:
             self._session.take_in(int.from_bytes(raw, "big"))
 
-    def release(self, packet_ids: list[bytes], unknown: list[bytes]) -> None:
-        """PUBREL came: PUBCOMP leaves when that is durable. `unknown` are those that were not taken in."""
-        strangers = set(unknown) if self._outbox.outgoing is not None else set()
-        comps = [encode_ack(PUBCOMP, raw, reasons.ID_NOT_FOUND) if raw in strangers else encode_pubcomps([raw])
-                 for raw in packet_ids]
-        self._session.release([int.from_bytes(raw, "big") for raw in packet_ids], self, (b"".join(comps), None))
+    def release(self, packet_ids: list[bytes], comps: bytes) -> None:
+        """PUBREL came: PUBCOMP (`comps`) leaves when that is durable."""
+        self._session.release([int.from_bytes(raw, "big") for raw in packet_ids], self, (comps, None))
 
     def marked(self, messages: list[Message]) -> list[Message]:
         """What the client publishes says that it is its own, where it has a filter with no-local."""

@@ -300,19 +300,20 @@ class Inbox:
         """The client will not send these again: their ids are free. Raises ProtocolError."""
         received = self.received
         parts: list[bytes] = []
-        unknown: list[bytes] = []
-        for packet_id in packet_ids:
+        is_early = False
+        for at, packet_id in enumerate(packet_ids):
             number = received.pop(packet_id, UNKNOWN)
             if number > self._answered:
-                raise ProtocolError("[MQTT-4.3.3-1] a PUBREL before its PUBREC")
-            if number == UNKNOWN:
-                unknown.append(packet_id)
+                is_early, packet_ids = True, packet_ids[:at]       # those before it count
+                break
             parts.append(encode_pubcomps([packet_id]) if number != UNKNOWN or self.incoming is None
                          else encode_ack(PUBCOMP, packet_id, reasons.ID_NOT_FOUND))
-        if self.durable is not None:
-            self.durable.release(packet_ids, unknown)
-            return
-        self._link.write(b"".join(parts))
+        if self.durable is None:
+            self._link.write(b"".join(parts))
+        elif packet_ids:
+            self.durable.release(packet_ids, b"".join(parts))
+        if is_early:
+            raise ProtocolError("[MQTT-4.3.3-1] a PUBREL before its PUBREC")
 
     # --- storing -----------------------------------------------------------------------------------------------------
 

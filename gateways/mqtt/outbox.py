@@ -18,6 +18,7 @@ What was sent with QoS 1 or 2 is in the window until the client has answered:
 """
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.gateways.admission.limits.meter import NO_BOUND
@@ -134,9 +135,9 @@ class Window:
         """Take the whole PUBACK packets from `pos` on; returns the position of what is no whole PUBACK of four bytes.
 
         An id that is not in flight is ignored: it may be a late answer on a connection that began anew.
-        Raises ProtocolError.
+        Ends before one that breaks the protocol; raises ProtocolError where that is the first.
         """
-        end = len(data)
+        start, end = pos, len(data)
         while end - pos >= PUBACK_SIZE and data[pos] == 0x40:
             run = min((end - pos) // PUBACK_SIZE, RUN_MAX)
             in_order = min(run, self._span, PACKET_IDS - self._oldest)
@@ -149,7 +150,12 @@ class Window:
             while run > 0 and data[pos] == 0x40:
                 if data[pos + 1] != 2:
                     return pos
-                self.acknowledge_one(data[pos + 2] << 8 | data[pos + 3])
+                try:
+                    self.acknowledge_one(data[pos + 2] << 8 | data[pos + 3])
+                except ProtocolError:
+                    if pos == start:
+                        raise
+                    return pos
                 pos += PUBACK_SIZE
                 run -= 1
         return pos
@@ -346,6 +352,7 @@ class Outbox:
     def _acknowledge_durable(first: int, numbers: list[int], durable: DurableSession) -> None:
         """These packet ids are done with, as the packet that begins with `first` says. Raises ProtocolError."""
         if not durable.awaits(first, numbers):
+            durable.acknowledge(_before_fault(first, numbers, durable))
             raise ProtocolError(NOT_ITS_ANSWER[first])
         durable.acknowledge(numbers)
 
@@ -389,7 +396,10 @@ class Outbox:
         if self.durable is not None:
             durable_ids = [raw for raw in packet_ids if int.from_bytes(raw, "big") <= IDS_MAX]
             if durable_ids:
-                if not self.durable.awaits(PUBREC, [int.from_bytes(raw, "big") for raw in durable_ids]):
+                numbers = [int.from_bytes(raw, "big") for raw in durable_ids]
+                if not self.durable.awaits(PUBREC, numbers):
+                    sound = _before_fault(PUBREC, numbers, self.durable)
+                    self.durable.receive([PACKET_ID_BYTES[number] for number in sound])
                     raise ProtocolError(NOT_ITS_ANSWER[PUBREC])
                 self.durable.receive(durable_ids)
                 packet_ids = [raw for raw in packet_ids if int.from_bytes(raw, "big") > IDS_MAX]
@@ -675,3 +685,8 @@ class Outbox:
         if self._backlog is None:
             self._backlog = Backlog(self)
         self._backlog.keep(address, messages, start, stop, offset, qos)
+
+
+def _before_fault(first: int, numbers: list[int], durable: DurableSession) -> list[int]:
+    """Which of these may be answered by packets that begin so, up to the first that may not."""
+    return list(takewhile(lambda number: durable.awaits(first, [number]), numbers))

@@ -14,11 +14,12 @@ from gatehouse.gateways.mqtt import properties as P
 from gatehouse.gateways.mqtt import reasons
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.packets import NO_LOCAL
-from gatehouse.gateways.mqtt.properties import Packet
+from gatehouse.gateways.mqtt.properties import Packet, encode_properties
 from tests.gateways.mqtt.five import (
     Client,
     ack_packet,
     connect_packet,
+    packet,
     publish_packet,
     subscribe_packet,
     unsubscribe_packet,
@@ -370,3 +371,44 @@ def test_mqtt_3_10_4_2_nothing_retained_comes_for_a_filter_that_went_in_the_same
     client = sleeper(hub)
     client.send(subscribe_packet(2, ("plant/#", 1)), unsubscribe_packet(3, "plant/#"))
     assert messages(client) == []
+
+
+@pytest.mark.parametrize("fault", [ack_packet(PUBACK, 3), ack_packet(PUBACK, 0)], ids=["qos 2", "no id"])
+def test_4_13_what_was_acknowledged_before_a_fault_in_the_same_read_does_not_come_again(fault: bytes) -> None:
+    hub = FakeHub()
+    client = sleeper(hub, ("plant/#", 2))
+    publish(hub, "plant/1", b"a", b"b")
+    publish(hub, "plant/1", b"c", qos=2)
+    assert [message.packet_id for message in messages(client)] == [1, 2, 3]
+    client.send(ack_packet(PUBACK, 1), ack_packet(PUBACK, 2), fault)
+    assert client.link.closed
+    hub.kernel.flush()
+    assert [message.value for message in messages(sleeper(hub))] == [b"c"]
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_4_13_what_was_released_before_a_fault_in_the_same_read_is(keeps: bool) -> None:
+    hub = FakeHub()
+    client = sleeper(hub) if keeps else Client(hub)
+    client.ask(publish_packet("t", b"first", 1, qos=2))
+    client.send(publish_packet("t", b"second", 2, qos=2), ack_packet(PUBREL, 1), ack_packet(PUBREL, 2))
+    assert client.link.closed
+    hub.kernel.flush()
+    if keeps:
+        done = sleeper(hub).ask(ack_packet(PUBREL, 1), ack_packet(PUBREL, 2), ack_packet(PUBREL, 2))
+        assert [(seen.packet_id, seen.reason) for seen in done] == [
+            (1, reasons.ID_NOT_FOUND), (2, 0), (2, reasons.ID_NOT_FOUND)]
+    else:
+        assert [seen.packet_id for seen in client.take() if seen.kind is Packet.PUBCOMP] == [1]
+
+
+def test_3_14_2_2_2_a_will_waits_for_its_delay_where_disconnect_lets_its_session_wait_longer() -> None:
+    hub = FakeHub()
+    client = Client(hub, clean=False, properties=[(P.SESSION_EXPIRY, 10)],
+                    will=("wills", b"gone", 1, False, [(P.WILL_DELAY, 100)]))
+    client.send(packet(0xE0, bytes((reasons.WITH_WILL,)) + encode_properties([(P.SESSION_EXPIRY, 1_000)])))
+    hub.kernel.flush()
+    hub.advance(90_000)
+    assert hub.kernel.records() == []
+    hub.advance(20_000)
+    assert [record[3] for record in hub.kernel.records()] == [b"gone"]
