@@ -13,6 +13,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.mqtt.codec import PUBACK_SIZE, encode_qos0, encode_qos1, first_too_large
 from gatehouse.gateways.mqtt.mapping import qos_of, topic_field
 from gatehouse.gateways.mqtt.publish_properties import is_timed
@@ -41,7 +42,9 @@ class Share:
         """Whether its queue was deleted: no more comes of it."""
 
         self._is_retired = False
-        self._group = parse_share(topic_filter)[0]
+        self._group, self._wanted = parse_share(topic_filter)
+        self._judged_under: object = outbox.guard.version      # the rights of which `_may_have` speaks
+        self._may_have = True
         self._waiting: list[Leased] = []
         self._qos = qos
         self._identifier = identifier
@@ -92,12 +95,21 @@ class Share:
     def pump(self) -> None:
         """Send what waits."""
         outbox = self._outbox
-        while self._waiting and outbox.may_send(self._qos > 0):
+        while self._waiting and self._is_allowed() and outbox.may_send(self._qos > 0):
             count = min(len(self._waiting), outbox.window.room()) if self._qos else len(self._waiting)
             count = min(count, outbox.left)
             messages, self._waiting = self._waiting[:count], self._waiting[count:]
             for address, run in groupby(messages, key=self._kernel.groups.address_of_leased):
                 self._send(address, list(run))
+
+    def _is_allowed(self) -> bool:  # decision 336
+        """Whether the client may have the filter; else it is about to end, and what waits goes to another."""
+        guard = self._outbox.guard
+        if self._judged_under is not guard.version:
+            self._judged_under = guard.version
+            self._may_have = guard.may_group(Operation.CONSUME, self._group) and guard.may(Operation.CONSUME,
+                                                                                           self._wanted)
+        return self._may_have
 
     def _send(self, address: str, messages: list[Leased]) -> None:
         topic = topic_field(address)
