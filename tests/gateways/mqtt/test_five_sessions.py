@@ -15,6 +15,7 @@ from gatehouse.gateways.mqtt import reasons
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.packets import NO_LOCAL
 from gatehouse.gateways.mqtt.properties import Packet, encode_properties
+from gatehouse.kernel.addresses import audience
 from tests.gateways.mqtt.five import (
     Client,
     ack_packet,
@@ -412,3 +413,19 @@ def test_3_14_2_2_2_a_will_waits_for_its_delay_where_disconnect_lets_its_session
     assert hub.kernel.records() == []
     hub.advance(20_000)
     assert [record[3] for record in hub.kernel.records()] == [b"gone"]
+
+
+def test_who_hears_what_where_addresses_begin_in_more_ways_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audience, "FIRST_LEVELS_MAX", 2)
+    counters: audience.Audience[str] = audience.Audience()
+    assert len({id(counters.first_level(name)) for name in "abcdefgh"}) == 3, "bounded"
+    hub = FakeHub()
+    client, sender = Client(hub, "reader"), Client(hub, "sender")
+    client.subscribe(("#", 0))
+    for number, heard in enumerate(("abcd", "d", "abcd", "")):
+        for name in "abcd":
+            sender.ask(publish_packet(f"{name}/1", b"%d" % number, 1))
+        assert [(seen.topic, seen.value) for seen in client.received()] == [
+            (f"{name}/1", b"%d" % number) for name in heard]
+        client.ask(*[[unsubscribe_packet(1, "#"), subscribe_packet(2, ("d/#", 0))], [subscribe_packet(3, ("+/1", 0))],
+                     [unsubscribe_packet(1, "d/#", "+/1")], []][number])
