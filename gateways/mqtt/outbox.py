@@ -42,8 +42,8 @@ from gatehouse.gateways.mqtt.codec import (
 )
 from gatehouse.gateways.mqtt.errors import ProtocolError
 from gatehouse.gateways.mqtt.mapping import qos_of, stored_message, topic_field
-from gatehouse.gateways.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, encode_ack
 from gatehouse.gateways.mqtt.outgoing import NO_TOPIC
+from gatehouse.gateways.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, encode_ack
 from gatehouse.gateways.retained_feed import PAGE_VALUES, RetainedFeed
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Retained
 from gatehouse.kernel.sessions.session_values import IDS_MAX, Entrusted

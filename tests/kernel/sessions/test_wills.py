@@ -136,7 +136,8 @@ def test_a_will_whose_client_comes_and_goes_is_waited_for_a_bounded_number_of_ti
     rig = Rig()
     door = Door(rig)
     for _ in range(STALE_MAX + 10):
-        rig.kernel.sessions.keep_will(Will("/", "c1", "ann", "wills/c1", b"gone", b"\0", 2, 60_000), Client(rig), "kept")
+        will = Will("/", "c1", "ann", "wills/c1", b"gone", b"\0", 2, 60_000)
+        rig.kernel.sessions.keep_will(will, Client(rig), "kept")
         rig.kernel.sessions.break_off("/", "c1")
     assert len(rig.kernel.sessions.wills._waiting) <= STALE_MAX + 3
     rig.world.advance(60_000)
