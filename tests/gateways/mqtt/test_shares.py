@@ -165,7 +165,7 @@ def test_what_was_acknowledged_before_a_fault_in_the_same_read_goes_to_nobody_el
 
 
 @pytest.mark.parametrize("wanted", ["$share/crew/jobs/#", "jobs/#"])
-def test_mqtt_3_3_2_5_what_expires_as_it_waits_for_a_client_of_3_1_1_is_not_sent_to_it(wanted: str) -> None:
+def test_what_expires_as_it_waits_for_a_client_of_3_1_1_is_not_sent_to_it(wanted: str) -> None:
     hub = FakeHub()
     session, link = connect(hub, "old", MqttConfig(max_inflight=1))
     session.handle_data(packet(0x82, b"\0\1" + sized(wanted.encode()) + b"\1"))
