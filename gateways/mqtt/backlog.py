@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.gateways.mqtt import mapping
 from gatehouse.gateways.mqtt.codec import size_of
+from gatehouse.gateways.mqtt.publish_properties import is_timed
 from gatehouse.kernel.errors import OffsetOutOfRange, StorageFailed, UnknownPartition
 
 if TYPE_CHECKING:
@@ -205,6 +206,8 @@ class Backlog:
         outbox, waiting = self._outbox, self._waiting
         outbox.begin()
         while waiting:
+            if outbox.outgoing is None:            # for MQTT 5 it is seen when properties are written
+                self._leave_out_expired()
             address, messages, start, qos = waiting[0]
             stop = outbox.send(address, messages, start, len(messages), qos)
             size = size_of(messages, start, stop)
@@ -217,6 +220,24 @@ class Backlog:
                 break
             waiting.popleft()
         outbox.flush()
+
+    def _leave_out_expired(self) -> None:
+        """What comes next goes without what has expired as it waited."""
+        address, messages, start, qos = self._waiting[0]
+        if not any(is_timed(message[2]) for message in islice(messages, start, None)):
+            return
+        clients = self._outbox.clients
+        now_ms = clients.wall_ms()
+        living = [message for message in islice(messages, start, None)
+                  if not is_timed(message[2]) or clients.properties_of(message, now_ms) is not None]
+        count = len(messages) - start - len(living)
+        if count:
+            size = size_of(messages, start, len(messages)) - size_of(living, 0, len(living))
+            self.waiting_bytes -= size
+            self._charge(-size - MESSAGE_BYTES * count)
+            self._let_go(count, qos)
+            self._waiting[0] = address, living, 0, qos
+            self._outbox.trace.on_event("mqtt", "expired", count)
 
     # --- reading back ------------------------------------------------------------------------------------------------
 

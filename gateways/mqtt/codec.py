@@ -251,11 +251,14 @@ def encode_pubcomps(packet_ids: list[bytes]) -> bytes:
 
 def plain_ids(data: bytes, pos: int, first: int) -> list[bytes]:
     """The ids of the whole packets of four bytes from `pos` on that begin with `first`: PUBREC, PUBREL or PUBCOMP that
-    say yes and nothing else."""
+    say yes and nothing else, as far as they are sound. Raises ProtocolError where the first is not."""
     packet_ids: list[bytes] = []
     end = len(data) - PUBACK_SIZE
     while pos <= end and data[pos] == first and data[pos + 1] == 2:
-        packet_ids.append(_checked_id(data[pos + 2:pos + 4]))
+        packet_id = data[pos + 2:pos + 4]
+        if packet_id == b"\0\0" and packet_ids:
+            break
+        packet_ids.append(_checked_id(packet_id))
         pos += PUBACK_SIZE
     return packet_ids
 

@@ -21,7 +21,6 @@ from gatehouse.gateways.admission.guarded_session import GuardedSession
 from gatehouse.gateways.mqtt import properties, reasons
 from gatehouse.gateways.mqtt.codec import (
     PACKET_ID_BYTES,
-    encode_pubcomps,
     encode_publish,
     encode_pubrels,
     first_too_large,
@@ -227,13 +226,20 @@ class DurableSession:
                 shown += encode_property(properties.SUBSCRIPTION_ID, identifier)
             topic, alias = outgoing.named(topic, message.address, message.qos)
             tail = with_length(shown + alias)
-            if first_too_large([stored], 0, 1, len(topic) + len(tail) + 2, outgoing.packet_bytes_max) == 0:
-                self._outbox.trace.on_event("mqtt", "dropped_large")
-                return b""
-            if alias:
+            if self._is_too_large(stored, topic, tail, message.qos):
+                topic, tail = topic_field(message.address), with_length(shown)     # an alias may make it larger
+                if self._is_too_large(stored, topic, tail, message.qos):
+                    self._outbox.trace.on_event("mqtt", "dropped_large")
+                    return b""
+            elif alias:
                 outgoing.has_named(message.address)
         packet_id = PACKET_ID_BYTES[message.packet_id] if message.qos else b""
         return encode_publish(first, topic, packet_id, tail, message.value or b"")
+
+    def _is_too_large(self, stored: Message, topic: bytes, tail: bytes, qos: int) -> bool:
+        outgoing = self._outbox.outgoing
+        fixed = len(topic) + len(tail) + (2 if qos else 0)
+        return outgoing is not None and first_too_large([stored], 0, 1, fixed, outgoing.packet_bytes_max) == 0
 
     def awaits(self, first: int, packet_ids: list[int]) -> bool:
         """Whether the client may answer each of these with the packet that begins so; what is not in flight it may
@@ -301,12 +307,9 @@ class DurableSession:
         for raw in packet_ids:
             self._session.take_in(int.from_bytes(raw, "big"))
 
-    def release(self, packet_ids: list[bytes], unknown: list[bytes]) -> None:
-        """PUBREL came: PUBCOMP leaves when that is durable. `unknown` are those that were not taken in."""
-        strangers = set(unknown) if self._outbox.outgoing is not None else set()
-        comps = [encode_ack(PUBCOMP, raw, reasons.ID_NOT_FOUND) if raw in strangers else encode_pubcomps([raw])
-                 for raw in packet_ids]
-        self._session.release([int.from_bytes(raw, "big") for raw in packet_ids], self, (b"".join(comps), None))
+    def release(self, packet_ids: list[bytes], comps: bytes) -> None:
+        """PUBREL came: PUBCOMP (`comps`) leaves when that is durable."""
+        self._session.release([int.from_bytes(raw, "big") for raw in packet_ids], self, (comps, None))
 
     def marked(self, messages: list[Message]) -> list[Message]:
         """What the client publishes says that it is its own, where it has a filter with no-local."""

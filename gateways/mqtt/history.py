@@ -268,7 +268,8 @@ class History:
             if shown is None:
                 return b""
             tail = shown
-            if not first_too_large([message], 0, 1, len(name) + len(tail) + 2, outbox.outgoing.packet_bytes_max):
+            if not first_too_large([message], 0, 1, len(name) + len(tail) + (2 if qos else 0),
+                                   outbox.outgoing.packet_bytes_max):
                 outbox.trace.on_event("mqtt", "dropped_large")
                 return b""
         raw_id = b""

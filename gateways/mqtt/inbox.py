@@ -212,11 +212,11 @@ class Inbox:
         if written != address and not (address and is_recall_key(key)):
             raise InvalidDelay("not written as $delayed/SECONDS/$key/KEY/ADDRESS")
         messages.append(self.message_of(packet, raw, self.guard.place(address, packet)))
-        acks = self.acks_of(packet)
+        acks = _acks(packet)
         self.slow_down(self.guard.schedule.add(messages, [When(delay_ms=delay_ms, name=key)], self if acks else None,
                                                acks, len(packet)))
-        if acks:
-            self.expect_answer()
+        if acks:                       # the packet id of what is refused is free
+            self.expect_answer(1, self.acks_of(packet))
 
     def message_of(self, packet: bytes, raw: bytes, place: int) -> Message:
         """The message of a whole PUBLISH to the topic `raw`, to be stored at a place. Raises ProtocolError."""
@@ -230,15 +230,12 @@ class Inbox:
     def acks_of(self, packet: bytes, *, late: bool = False) -> bytes:
         """What acknowledges a whole PUBLISH that is submitted next, by itself, or `late`: not at all; nothing with
         QoS 0. Raises ProtocolError."""
-        packet_id = packet_id_of(packet, 0)
-        if not packet_id:
-            return b""
-        if packet[0] & 6 == 2:
-            return encode_pubacks([packet_id])
-        self.received[packet_id] = self._submitted if late else self.turn
-        if not late:
-            self._taking = [packet_id]
-        return encode_pubrecs([packet_id])
+        if packet[0] & 6 == 4:
+            packet_id = packet_id_of(packet, 0)
+            self.received[packet_id] = self._submitted if late else self.turn
+            if not late:
+                self._taking = [packet_id]
+        return _acks(packet)
 
     @property
     def turn(self) -> int:
@@ -303,19 +300,20 @@ class Inbox:
         """The client will not send these again: their ids are free. Raises ProtocolError."""
         received = self.received
         parts: list[bytes] = []
-        unknown: list[bytes] = []
-        for packet_id in packet_ids:
+        is_early = False
+        for at, packet_id in enumerate(packet_ids):
             number = received.pop(packet_id, UNKNOWN)
             if number > self._answered:
-                raise ProtocolError("[MQTT-4.3.3-1] a PUBREL before its PUBREC")
-            if number == UNKNOWN:
-                unknown.append(packet_id)
+                is_early, packet_ids = True, packet_ids[:at]       # those before it count
+                break
             parts.append(encode_pubcomps([packet_id]) if number != UNKNOWN or self.incoming is None
                          else encode_ack(PUBCOMP, packet_id, reasons.ID_NOT_FOUND))
-        if self.durable is not None:
-            self.durable.release(packet_ids, unknown)
-            return
-        self._link.write(b"".join(parts))
+        if self.durable is None:
+            self._link.write(b"".join(parts))
+        elif packet_ids:
+            self.durable.release(packet_ids, b"".join(parts))
+        if is_early:
+            raise ProtocolError("[MQTT-4.3.3-1] a PUBREL before its PUBREC")
 
     # --- storing -----------------------------------------------------------------------------------------------------
 
@@ -491,6 +489,7 @@ class Inbox:
             return 0
         if kept:
             return self._append(kept, acks, size_bytes, count)
+        self._taking = NO_IDS
         for packet_id, number in self.received.items():
             if number > self._submitted:
                 self.received[packet_id] = self._submitted
@@ -674,6 +673,14 @@ class Inbox:
 
     def _count(self, event: str, amount: int = 1) -> None:
         self._trace.on_event(DOOR_NAME, event, amount)
+
+
+def _acks(packet: bytes) -> bytes:
+    """What acknowledges a whole PUBLISH; nothing with QoS 0. Raises ProtocolError."""
+    packet_id = packet_id_of(packet, 0)
+    if not packet_id:
+        return b""
+    return encode_pubacks([packet_id]) if packet[0] & 6 == 2 else encode_pubrecs([packet_id])
 
 
 def _holds(acks: bytes, ack: bytes) -> bool:

@@ -18,6 +18,7 @@ What was sent with QoS 1 or 2 is in the window until the client has answered:
 """
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.gateways.admission.limits.meter import NO_BOUND
@@ -32,6 +33,7 @@ from gatehouse.gateways.mqtt.codec import (
     encode_pubrels,
     encode_qos0,
     encode_qos1,
+    encode_variable,
     first_too_large,
     fitting,
     parts_qos1,
@@ -40,6 +42,7 @@ from gatehouse.gateways.mqtt.codec import (
 )
 from gatehouse.gateways.mqtt.errors import ProtocolError
 from gatehouse.gateways.mqtt.mapping import qos_of, stored_message, topic_field
+from gatehouse.gateways.mqtt.outgoing import NO_TOPIC
 from gatehouse.gateways.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, encode_ack
 from gatehouse.gateways.retained_feed import PAGE_VALUES, RetainedFeed
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Retained
@@ -132,9 +135,9 @@ class Window:
         """Take the whole PUBACK packets from `pos` on; returns the position of what is no whole PUBACK of four bytes.
 
         An id that is not in flight is ignored: it may be a late answer on a connection that began anew.
-        Raises ProtocolError.
+        Ends before one that breaks the protocol; raises ProtocolError where that is the first.
         """
-        end = len(data)
+        start, end = pos, len(data)
         while end - pos >= PUBACK_SIZE and data[pos] == 0x40:
             run = min((end - pos) // PUBACK_SIZE, RUN_MAX)
             in_order = min(run, self._span, PACKET_IDS - self._oldest)
@@ -147,7 +150,12 @@ class Window:
             while run > 0 and data[pos] == 0x40:
                 if data[pos + 1] != 2:
                     return pos
-                self.acknowledge_one(data[pos + 2] << 8 | data[pos + 3])
+                try:
+                    self.acknowledge_one(data[pos + 2] << 8 | data[pos + 3])
+                except ProtocolError:
+                    if pos == start:
+                        raise
+                    return pos
                 pos += PUBACK_SIZE
                 run -= 1
         return pos
@@ -344,6 +352,7 @@ class Outbox:
     def _acknowledge_durable(first: int, numbers: list[int], durable: DurableSession) -> None:
         """These packet ids are done with, as the packet that begins with `first` says. Raises ProtocolError."""
         if not durable.awaits(first, numbers):
+            durable.acknowledge(_before_fault(first, numbers, durable))
             raise ProtocolError(NOT_ITS_ANSWER[first])
         durable.acknowledge(numbers)
 
@@ -387,7 +396,10 @@ class Outbox:
         if self.durable is not None:
             durable_ids = [raw for raw in packet_ids if int.from_bytes(raw, "big") <= IDS_MAX]
             if durable_ids:
-                if not self.durable.awaits(PUBREC, [int.from_bytes(raw, "big") for raw in durable_ids]):
+                numbers = [int.from_bytes(raw, "big") for raw in durable_ids]
+                if not self.durable.awaits(PUBREC, numbers):
+                    sound = _before_fault(PUBREC, numbers, self.durable)
+                    self.durable.receive([PACKET_ID_BYTES[number] for number in sound])
                     raise ProtocolError(NOT_ITS_ANSWER[PUBREC])
                 self.durable.receive(durable_ids)
                 packet_ids = [raw for raw in packet_ids if int.from_bytes(raw, "big") > IDS_MAX]
@@ -470,7 +482,7 @@ class Outbox:
         outgoing = self.outgoing
         tail = b"" if outgoing is None else outgoing.retained_tail(message, topic_filter)
         topic = topic_field(value.address)
-        fixed = len(topic) + 2 + (0 if tail is None else len(tail))
+        fixed = len(topic) + (2 if qos else 0) + (0 if tail is None else len(tail))
         if tail is None:
             self.trace.on_event("mqtt", "expired")
         elif outgoing is not None and first_too_large([message], 0, 1, fixed, outgoing.packet_bytes_max) == 0:
@@ -487,7 +499,12 @@ class Outbox:
         """Something that the hub itself tells the client; False where socket or window have no room."""
         if not self.may_send(qos > 0):
             return False
-        self._send_one(0x30 | qos << 1 | retain, topic, qos, b"" if self.outgoing is None else b"\0", document)
+        outgoing = self.outgoing
+        size = len(topic) + len(document) + (2 if qos else 0) + 1
+        if outgoing is not None and len(encode_variable(size)) + 1 + size > outgoing.packet_bytes_max:
+            self.trace.on_event("mqtt", "dropped_large")
+        else:
+            self._send_one(0x30 | qos << 1 | retain, topic, qos, b"" if outgoing is None else b"\0", document)
         return True
 
     def _send_one(self, first: int, topic: bytes, qos: int, tail: bytes, value: bytes) -> None:
@@ -612,7 +629,12 @@ class Outbox:
                 continue
             run_qos = qos_of(message[3], qos) if qos else 0
             topic, tail = outgoing.topic_and_tail(self.clients.topic_field(address), address.address, shown, run_qos)
-            large = first_too_large(messages, start, end, len(topic) + len(tail) + 2, outgoing.packet_bytes_max)
+            fixed = len(tail) + (2 if run_qos else 0)
+            large = first_too_large(messages, start, end, len(topic) + fixed, outgoing.packet_bytes_max)
+            if large == start and topic != NO_TOPIC:           # an alias may make it larger
+                topic, tail = outgoing.topic_and_tail(topic, address.address, shown, run_qos, aliased=False)
+                fixed = len(tail) + (2 if run_qos else 0)
+                large = first_too_large(messages, start, end, len(topic) + fixed, outgoing.packet_bytes_max)
             if large == start:           # [MQTT5-3.1.2-25] as if it had been sent
                 self.trace.on_event("mqtt", "dropped_large")
                 start += 1
@@ -663,3 +685,8 @@ class Outbox:
         if self._backlog is None:
             self._backlog = Backlog(self)
         self._backlog.keep(address, messages, start, stop, offset, qos)
+
+
+def _before_fault(first: int, numbers: list[int], durable: DurableSession) -> list[int]:
+    """Which of these may be answered by packets that begin so, up to the first that may not."""
+    return list(takewhile(lambda number: durable.awaits(first, [number]), numbers))

@@ -57,13 +57,15 @@ class Outgoing:
         subscriptions = self.subscriptions
         return subscriptions is None or subscriptions.heard(address).own
 
-    def topic_and_tail(self, topic: bytes, address: str, shown: bytes, qos: int) -> tuple[bytes, bytes]:
+    def topic_and_tail(self, topic: bytes, address: str, shown: bytes, qos: int, *, aliased: bool = True
+                       ) -> tuple[bytes, bytes]:
         """How the topic is written, whose field is `topic`, and all properties with their length. `has_named` is to be
-        called when a packet with them was sent."""
+        called when a packet with them was sent. `aliased`: under an alias, where there may be one."""
         subscriptions = self.subscriptions
         if subscriptions is not None and not subscriptions.is_plain:
             shown += subscriptions.heard(address).identifiers
-        if self._alias_maximum:
+        self._naming = ("", 0)
+        if self._alias_maximum and aliased:
             topic, alias = self.named(topic, address, qos)
             shown += alias
         return topic, with_length(shown) if shown else NO_PROPERTIES

@@ -166,7 +166,16 @@ class MqttSession:
             if self._durable is not None:
                 inbox.keep_ids_in(self._durable)
                 inbox.received.update(dict.fromkeys(self._durable.received(), 0))
+            self._note_own()
         return inbox
+
+    def _note_own(self) -> None:
+        """Where a filter leaves out what the client publishes itself, it is noted."""
+        inbox, outbox, subscriptions = self._inbox, self._outbox, self._subscriptions
+        if inbox is not None and outbox is not None and outbox.own is None and subscriptions is not None \
+                and subscriptions.has_no_local:
+            outbox.own = OwnMessages()
+            inbox.note_own_in(outbox.own)
 
     def _open_reader(self, inbox: Inbox, outbox: Outbox) -> None:
         """Have what is plain taken before it comes here, where nothing waits that it would overtake."""
@@ -245,7 +254,7 @@ class MqttSession:
                         inbox.check_under_way(len(packet_ids))     # before PUBREL says that it is fewer
                         pos = self._handle_exact(data, pos, inbox, outbox)
                         continue
-                elif (why == REPEATED or data[pos] & 12) and self._is_repeated(data, pos, inbox):
+                elif (why == REPEATED or data[pos] & 12) and self._is_repeated(data, pos, inbox, packet_ids):
                     if incoming is not None:
                         incoming.read(data[pos:pos + size])    # it may say what a topic alias stands for from now on
                     pos += size
@@ -292,15 +301,17 @@ class MqttSession:
             if messages or packet_ids or exact_ids:
                 self._submit(inbox, messages, packet_ids, exact_ids, pos - begin)
 
-    def _is_repeated(self, data: bytes, pos: int, inbox: Inbox) -> bool:
-        """Whether the PUBLISH at `pos` was sent before and is not done; where it is, that is answered."""
+    @staticmethod
+    def _is_repeated(data: bytes, pos: int, inbox: Inbox, packet_ids: list[bytes]) -> bool:
+        """Whether the PUBLISH at `pos` was sent before and is not done; where it is, that is answered. `packet_ids`:
+        of QoS 1, and not submitted yet."""
         packet_id = packet_id_of(data, pos)
         if data[pos] & 4:
             if packet_id not in inbox.received:
                 return False
             inbox.repeat(packet_id)
             return True
-        return inbox.is_under_way(packet_id)
+        return packet_id in packet_ids or inbox.is_under_way(packet_id)
 
     def _handle_exact(self, data: bytes, pos: int, inbox: Inbox, outbox: Outbox) -> int:
         """PUBREC, PUBREL or PUBCOMP packets that say yes and nothing else; returns the position behind them."""
@@ -674,6 +685,7 @@ class MqttSession:
                 if each.filter in subscriptions.by_filter and each.filter.startswith(mapping.SYSTEM):
                     self._system().give(each.filter)
             subscriptions.durable = durable
+            self._note_own()
             if outbox.choosing is not None:
                 outbox.choosing.begin()
         durable.start()
@@ -791,9 +803,7 @@ class MqttSession:
         granted = [subscriptions.grant(raw, options, identifier, asked) for raw, options in wishes]
         if self._ended:
             return
-        if subscriptions.has_no_local and outbox.own is None and self._inbox is not None:
-            outbox.own = OwnMessages()
-            self._inbox.note_own_in(outbox.own)
+        self._note_own()
         why = subscriptions.reasons_given()
         suback = packets.encode_suback(packet_id, granted, self._level, why if self._tells else "")
         figures: list[str] = []
@@ -813,14 +823,16 @@ class MqttSession:
 
     def _give_stored(self, figures: list[str], retained: dict[str, int]) -> None:
         """SUBACK has left: histories follow, or retained values, by filter with their QoS, or filters of `$SYS`."""
-        outbox = self._outbox
+        outbox, filters = self._outbox, self._filters().by_filter
         assert outbox is not None
         if outbox.choosing is not None:
             outbox.choosing.begin()
         for topic_filter in figures:
-            self._system().give(topic_filter)
+            if topic_filter in filters:                        # UNSUBSCRIBE may have come with SUBSCRIBE
+                self._system().give(topic_filter)
         for topic_filter, qos in retained.items():
-            outbox.give_retained(topic_filter, qos)
+            if topic_filter in filters:
+                outbox.give_retained(topic_filter, qos)
 
     def _unsubscribe(self, body: bytes) -> None:
         subscriptions = self._filters()

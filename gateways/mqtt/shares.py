@@ -13,8 +13,10 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.mqtt.codec import PUBACK_SIZE, encode_qos0, encode_qos1, first_too_large
 from gatehouse.gateways.mqtt.mapping import qos_of, topic_field
+from gatehouse.gateways.mqtt.publish_properties import is_timed
 from gatehouse.kernel.groups.members import HoldLimit
 from gatehouse.kernel.groups.sharing import parse_share
 from gatehouse.kernel.message import Handle, Leased
@@ -40,7 +42,9 @@ class Share:
         """Whether its queue was deleted: no more comes of it."""
 
         self._is_retired = False
-        self._group = parse_share(topic_filter)[0]
+        self._group, self._wanted = parse_share(topic_filter)
+        self._judged_under: object = outbox.guard.version      # the rights of which `_may_have` speaks
+        self._may_have = True
         self._waiting: list[Leased] = []
         self._qos = qos
         self._identifier = identifier
@@ -91,18 +95,27 @@ class Share:
     def pump(self) -> None:
         """Send what waits."""
         outbox = self._outbox
-        while self._waiting and outbox.may_send(self._qos > 0):
+        while self._waiting and self._is_allowed() and outbox.may_send(self._qos > 0):
             count = min(len(self._waiting), outbox.window.room()) if self._qos else len(self._waiting)
             count = min(count, outbox.left)
             messages, self._waiting = self._waiting[:count], self._waiting[count:]
             for address, run in groupby(messages, key=self._kernel.groups.address_of_leased):
                 self._send(address, list(run))
 
+    def _is_allowed(self) -> bool:  # decision 336
+        """Whether the client may have the filter; else it is about to end, and what waits goes to another."""
+        guard = self._outbox.guard
+        if self._judged_under is not guard.version:
+            self._judged_under = guard.version
+            self._may_have = guard.may_group(Operation.CONSUME, self._group) and guard.may(Operation.CONSUME,
+                                                                                           self._wanted)
+        return self._may_have
+
     def _send(self, address: str, messages: list[Leased]) -> None:
         topic = topic_field(address)
         outgoing = self._outbox.outgoing
         if outgoing is None:
-            for qos, run in groupby(messages, key=self._qos_of):
+            for qos, run in groupby(self._living(messages), key=self._qos_of):
                 together = list(run)
                 self._send_run(topic, b"", [_as_message(message) for message in together], together, qos)
             return
@@ -112,11 +125,26 @@ class Share:
             if tail is None:
                 self._outbox.trace.on_event("mqtt", "expired")
                 self.settle([leased[:3]])
-            elif not first_too_large([message], 0, 1, len(topic) + len(tail) + 2, outgoing.packet_bytes_max):
+                continue
+            qos = self._qos_of(leased)
+            fixed = len(topic) + len(tail) + (2 if qos else 0)
+            if not first_too_large([message], 0, 1, fixed, outgoing.packet_bytes_max):
                 self._outbox.trace.on_event("mqtt", "dropped_large")
                 self.reject([leased[:3]])
             else:
-                self._send_run(topic, tail, [message], [leased], self._qos_of(leased))
+                self._send_run(topic, tail, [message], [leased], qos)
+
+    def _living(self, messages: list[Leased]) -> list[Leased]:
+        """Without those that have expired as they waited, which are settled."""
+        clients = self._outbox.clients
+        now_ms = clients.wall_ms()
+        expired = [message for message in messages
+                   if is_timed(message[7]) and clients.properties_of(_as_message(message), now_ms) is None]
+        if not expired:
+            return messages
+        self._outbox.trace.on_event("mqtt", "expired", len(expired))
+        self.settle([message[:3] for message in expired])
+        return [message for message in messages if message not in expired]
 
     def _qos_of(self, message: Leased) -> int:
         return qos_of(message[8], self._qos)

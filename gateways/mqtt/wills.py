@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.admission.wills import WillPublisher
 from gatehouse.gateways.mqtt import mapping, properties
-from gatehouse.kernel.sessions.session_values import NEVER
 from gatehouse.kernel.sessions.session_values import Will as KeptWill
 
 if TYPE_CHECKING:
@@ -17,8 +16,8 @@ DOOR_NAME: Final = "mqtt"
 
 
 def kept_will(will: Will, tenant: str, client_id: str, user: str, expiry_ms: int) -> KeptWill:
-    """What the kernel keeps of a will. It is due after its delay, or with the end of its session, which waits
-    `expiry_ms` for its client [MQTT5-3.1.3-9]."""
+    """What the kernel keeps of a will. It is due after its delay, or with the end of its session [MQTT5-3.1.3-9], which
+    is that of the connection where `expiry_ms` is 0."""
     given = will.properties
     if properties.EXPIRY in given.values:                      # it counts from when the will is published
         timeless = replace(given, values={name: value for name, value in given.values.items()
@@ -27,7 +26,7 @@ def kept_will(will: Will, tenant: str, client_id: str, user: str, expiry_ms: int
     _, value, headers, attributes, timestamp_ms = mapping.will_message(will, 0, 0)
     delay_ms = given.number(properties.WILL_DELAY) * 1000
     return KeptWill(tenant, client_id, user, mapping.decode_topic(will.topic), value or b"", headers, attributes,
-                    delay_ms if expiry_ms == NEVER else min(delay_ms, expiry_ms),
+                    delay_ms if expiry_ms else 0,
                     given.number(properties.EXPIRY) * 1000, timestamp_ms)
 
 

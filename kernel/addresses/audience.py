@@ -1,13 +1,17 @@
 """Subscribers by the filters of one tenant, with what tells whether something could match differently by now. Pure."""
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from gatehouse.kernel.addresses.address import levels_of
 from gatehouse.kernel.addresses.filters import MANY, ONE, FilterTrie
 from gatehouse.kernel.message import FirstLevel
 
 T = TypeVar("T")
+
+FIRST_LEVELS_MAX: Final = 65_536       # that have a counter of their own
+OTHERS: Final = FirstLevel()
+"""The counter that all others share, of all audiences: it moves more often than it need."""
 
 
 class Audience(Generic[T]):
@@ -55,14 +59,14 @@ class Audience(Generic[T]):
             self._by_first[first] = left
         else:
             del self._by_first[first]
-        level = self._first_levels.get(first)
-        if level is not None:
-            level.version += 1
+        self._first_levels.get(first, OTHERS).version += 1
 
     def first_level(self, name: str) -> FirstLevel:
         """The change counter of a first level."""
         level = self._first_levels.get(name)
         if level is None:
+            if len(self._first_levels) >= FIRST_LEVELS_MAX:
+                return OTHERS
             level = self._first_levels[name] = FirstLevel()
         return level
 
@@ -72,6 +76,7 @@ class Audience(Generic[T]):
 
     def touch(self) -> None:
         """Everything must be looked at again."""
+        OTHERS.version += 1
         for level in self._first_levels.values():
             level.version += 1
 

@@ -20,7 +20,7 @@ from gatehouse.kernel.records.headers import expires_at
 from gatehouse.kernel.records.record import MARK, encode_header, read_headers
 from gatehouse.kernel.sessions.entrusted import Entrusting
 from gatehouse.kernel.sessions.keeper import Keeper
-from gatehouse.kernel.sessions.session import OF_FLIGHT, OF_RECEIVED, Session
+from gatehouse.kernel.sessions.session import OF_FLIGHT, OF_RECEIVED, Session, waits_for
 from gatehouse.kernel.sessions.session_records import ENTRUSTED_STEPS, OPEN, RELEASED_2, SENT_2, Stint, partition_key
 from gatehouse.kernel.sessions.session_values import (
     IDS_MAX,
@@ -454,10 +454,13 @@ class Attached:
         """A message that comes for the first time, with a packet id; None where the session is not to have it."""
         session, offset = self.session, record[0]
         address, headers, publisher = _split(record[4])
-        stints = [stint for stint in self._stints(address) if _covers(stint, offset)
-                  and not (stint.no_local and publisher == partition_key(self.session.partition_id))]
+        stints = [stint for stint in self._stints(address) if _covers(stint, offset)]
         if session.terms is not None:
             stints = [stint for stint in stints if self._is_wanted(stint.filter, record, address, headers)]
+        if not any(waits_for(stint, self._hub.keeps_transient) for stint in stints):
+            return None                              # the connection has heard of it
+        if publisher == partition_key(session.partition_id):
+            stints = [stint for stint in stints if not stint.no_local]
         if not stints:
             return None
         if expires_at(record[4], record[1], None) <= self._hub.loop.wall_ms():
@@ -482,8 +485,7 @@ class Attached:
         if stints is None:
             if self._matching is NO_STINTS_KNOWN or len(self._matching) >= ADDRESSES_MAX:
                 self._matching = {}
-            stints = self._matching[address] = self.session.matching(
-                address, transient=self._hub.keeps_transient)
+            stints = self._matching[address] = self.session.matching(address)
         return stints
 
     def on_stored(self, stored: list[Stored]) -> None:

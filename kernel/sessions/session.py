@@ -117,7 +117,7 @@ class Session(Lasting):
     """What a client is owed while it is away, and how far it is: all but its messages."""
 
     __slots__ = ("attached", "client_id", "created_ms", "dropped", "expiry_ms", "flight", "following", "gone",
-                 "last_id", "received", "stints", "tenant", "terms", "until_ms", "user", "weight")
+                 "last_id", "looked_at_ms", "received", "stints", "tenant", "terms", "until_ms", "user", "weight")
 
     def __init__(self, tenant: str, client_id: str, user: str, partition_id: int, created_ms: int, expiry_ms: int,
                  until_ms: int) -> None:
@@ -128,6 +128,7 @@ class Session(Lasting):
         self.created_ms = created_ms
         self.expiry_ms = expiry_ms
         self.until_ms = until_ms                     # hub time; CONNECTED, or NEVER
+        self.looked_at_ms = 0                        # when it is seen whether it is over; 0: nobody waits for that
         self.following = 0                           # the first offset that was not handed out
         self.last_id = 0                             # the packet id that was given last
         self.stints: tuple[Stint, ...] = NO_STINTS   # by filter, then by offset: each for the offsets it was there for
@@ -252,11 +253,11 @@ class Session(Lasting):
     def has_no_local(self) -> bool:
         return any(stint.no_local for stint in self.stints)
 
-    def matching(self, address: str, *, transient: bool) -> list[Stint]:
-        """The filters that match an address, whenever they did."""
+    def matching(self, address: str) -> list[Stint]:
+        """The filters that match an address, whenever they did, also those for which nothing waits."""
         levels = levels_of(address)
         return [stint for stint in self.stints
-                if waits_for(stint, transient) and matches(parse_filter(stint.filter), levels)]
+                if not stint.filter.startswith("$") and matches(parse_filter(stint.filter), levels)]
 
     # ---- what is handed out
 

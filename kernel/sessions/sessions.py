@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
-from heapq import heappop, heappush, nsmallest
+from heapq import heapify, heappop, heappush, nsmallest
 from sys import intern
 from typing import Final
 
@@ -63,6 +63,7 @@ UNWEIGHED: Final = 16                  # messages that may wait whatever they we
 AGES_PER_WAIT: Final = 8               # how often the age of what waits is looked at within the time that it may wait
 AGE_STEP_MS: Final = 1_000             # but no more often than this
 SUBSCRIPTIONS_MAX: Final = 10_000      # of one session
+STALE_MAX: Final = 1_024               # entries of a heap that may be out of date, and as many as there are others
 STEP_ENDED: Final = 16                 # sessions that end, before the clock is read
 
 TAKEN_OVER: Final = "taken_over: another connection came with the same client id"
@@ -519,10 +520,19 @@ class Sessions:  # decision 162
     # ---- time
 
     def _wait(self, session: Session) -> None:
-        if session.until_ms in (CONNECTED, NEVER):
-            return
+        if session.until_ms in (CONNECTED, NEVER) or 0 < session.looked_at_ms <= session.until_ms:
+            return                           # it is looked at before, and waits on then
+        if len(self._waiting) > 2 * len(self._by_partition) + STALE_MAX:
+            self._forget_stale()
+        session.looked_at_ms = session.until_ms
         heappush(self._waiting, (session.until_ms, session.partition_id))
         self._arm()
+
+    def _forget_stale(self) -> None:
+        """Most of what waits is of sessions that are no more, or is looked at earlier."""
+        self._waiting = [(session.looked_at_ms, partition_id) for partition_id, session in self._by_partition.items()
+                         if session.looked_at_ms]
+        heapify(self._waiting)
 
     def _arm(self) -> None:
         if self._waiting and (not self._armed_ms or self._waiting[0][0] < self._armed_ms):
@@ -537,13 +547,17 @@ class Sessions:  # decision 162
     def _end_due(self) -> Iterator[None]:
         count = 0
         while self._waiting and self._waiting[0][0] <= self.loop.now_ms() and not self._stopped:
-            _, partition_id = heappop(self._waiting)
+            due_ms, partition_id = heappop(self._waiting)
             session = self._by_partition.get(partition_id)
-            if session is not None and session.is_over(self.loop.now_ms()):
-                try:
-                    self._end(session, DELETED)
-                except Stopping:
-                    return
+            if session is not None and session.looked_at_ms == due_ms:
+                session.looked_at_ms = 0
+                if session.is_over(self.loop.now_ms()):
+                    try:
+                        self._end(session, DELETED)
+                    except Stopping:
+                        return
+                else:
+                    self._wait(session)
             count += 1
             if not count % STEP_ENDED:
                 yield

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Final
 
 from gatehouse.kernel.errors import Stopping
@@ -26,6 +26,7 @@ from gatehouse.kernel.write.pending_frame import PendingFrame
 
 NOT_BROKEN: Final = 0          # of a due time: the client is connected
 TRY_AGAIN_MS: Final = 1_000    # where the hub takes no messages just now
+STALE_MAX: Final = 1_024       # entries of the heap that may be out of date, and as many as there are others
 STEP_WILLS: Final = 16         # published, or read at a start, before the clock is read
 
 
@@ -41,7 +42,8 @@ class Wills:  # decision 167
         self._slices = Slices(loop, on_error)
         self._wills: dict[bytes, bytes] = {}                       # as they lie in the state, whose objects these are
         self._waiting: list[tuple[int, bytes]] = []                # a heap; some are out of date
-        self._due: deque[bytes] = deque()
+        self._due: deque[tuple[bytes, bytes]] = deque()            # to be published now,
+        self._owed: set[tuple[bytes, bytes]] = set()               # or a little later, whoever is back by then
         self._publish: Callable[[Will], bool] | None = None
         self._stopped = False
 
@@ -92,8 +94,9 @@ class Wills:  # decision 167
     def end_session(self, tenant: str, client_id: str) -> None:
         """The session is no more: a will that waits for its delay is due [MQTT-3.1.3-9]."""
         name = named_key(tenant, client_id)
-        if self._due_ms(name) != NOT_BROKEN:
-            self._due.append(name)
+        value = self._wills.get(name)
+        if value is not None and will_is_due(value) != NOT_BROKEN:
+            self._be_due(name, value)
             self._go_on()
 
     def _due_ms(self, name: bytes) -> int:
@@ -117,7 +120,7 @@ class Wills:  # decision 167
     def _break_off(self, name: bytes, value: bytes) -> None:
         will, _ = decode_will(name, value)
         if not will.delay_ms:
-            self._due.append(name)
+            self._be_due(name, value)
             return
         due_ms = self._loop.now_ms() + will.delay_ms
         value = encode_will(will, due_ms)
@@ -125,7 +128,16 @@ class Wills:  # decision 167
         self._wills[name] = value
         self._wait(name, due_ms)
 
+    def _be_due(self, name: bytes, value: bytes) -> None:
+        due = name, value
+        if due not in self._owed:
+            self._owed.add(due)
+            self._due.append(due)
+
     def _wait(self, name: bytes, due_ms: int) -> None:
+        if len(self._waiting) > 2 * len(self._wills) + STALE_MAX:
+            self._waiting = [(will_is_due(value), name) for name, value in self._wills.items() if will_is_due(value)]
+            heapify(self._waiting)
         first = self._waiting[0][0] if self._waiting else None
         heappush(self._waiting, (due_ms, name))
         if first is None or due_ms < first:
@@ -135,8 +147,9 @@ class Wills:  # decision 167
         now_ms = self._loop.now_ms()
         while self._waiting and self._waiting[0][0] <= now_ms:
             due_ms, name = heappop(self._waiting)
-            if self._due_ms(name) == due_ms:
-                self._due.append(name)
+            value = self._wills.get(name)
+            if value is not None and will_is_due(value) == due_ms:
+                self._be_due(name, value)
         if self._waiting:
             self._loop.call_at(self._waiting[0][0], self._look)
         self._go_on()
@@ -150,26 +163,31 @@ class Wills:  # decision 167
     def _publish_due(self) -> Iterator[None]:
         count = 0
         while self._due and not self._stopped:
-            name = self._due.popleft()
-            value = self._wills.get(name)
-            if value is None:
-                continue
+            name, value = self._due.popleft()
             try:
                 if self._publish is None or not self._publish(decode_will(name, value)[0]):
-                    self._loop.call_at(self._loop.now_ms() + TRY_AGAIN_MS, partial(self._try_again, name))
+                    self._loop.call_at(self._loop.now_ms() + TRY_AGAIN_MS, partial(self._try_again, name, value))
                     continue
-                self._put(name, None)
+                self._owed.discard((name, value))
+                if self._wills.get(name) is value:   # else its client has another, or none
+                    self._put(name, None)
             except Stopping:                         # it is in the state still: the next start publishes it
                 self._stopped = True
                 return
-            del self._wills[name]
+            if self._wills.get(name) is value:
+                del self._wills[name]
             count += 1
             if not count % STEP_WILLS:
                 yield
 
-    def _try_again(self, name: bytes) -> None:
-        self._due.append(name)
+    def _try_again(self, name: bytes, value: bytes) -> None:
+        self._due.append((name, value))
         self._go_on()
+
+    def _look_again(self, name: bytes, value: bytes) -> None:
+        if self._wills.get(name) is value:
+            self._be_due(name, value)
+            self._go_on()
 
     # ---- frames
 
@@ -198,4 +216,4 @@ class Wills:  # decision 167
             due_ms = will_is_due(value)
             if due_ms != NOT_BROKEN or not was_known:
                 self._loop.call_at(max(due_ms, self._loop.now_ms() + TRY_AGAIN_MS),
-                                   partial(self._try_again, name))
+                                   partial(self._look_again, name, value))

@@ -659,3 +659,57 @@ def test_2_4_more_user_properties_than_are_taken_is_a_quota() -> None:
     client = Client(FakeHub(), connects=False)
     client.send(connect_packet("many", properties=[(P.USER, ("a", "b"))] * (P.USER_PROPERTIES_MAX + 1)))
     assert client.ended().reason == reasons.QUOTA
+
+
+# --- what is refused, and what comes in one read
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_mqtt_4_3_3_the_packet_id_of_a_delayed_publish_that_is_refused_is_free(keeps: bool) -> None:
+    hub = FakeHub()
+    said: dict[str, object] = {"clean": False, "properties": [(P.SESSION_EXPIRY, 3_600)]} if keeps else {}
+    client = Client(hub, **said)
+    [refused] = client.ask(publish_packet("$delayed/9999999999/t", b"never", 1, qos=2))
+    assert refused.kind is Packet.PUBREC and refused.reason >= reasons.FAILURE
+    client.ask(publish_packet("t", b"other", 2))
+    if keeps:
+        hub.cut(client.session)
+        client = Client(hub, **said)
+    client.ask(publish_packet("t", b"new", 1, qos=2))
+    assert [record[3] for record in hub.kernel.records()] == [b"other", b"new"]
+
+
+def test_mqtt_4_3_2_a_publish_that_comes_again_in_the_same_read_is_one() -> None:
+    client = Client(FakeHub())
+    for number, topic in enumerate(("new", "new"), 1):
+        acks = client.ask(publish_packet(topic, b"x", number), publish_packet(topic, b"x", number, dup=True))
+        assert [ack.packet_id for ack in acks] == [number]
+    assert len(client.hub.kernel.records()) == 2
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+@pytest.mark.parametrize("aliases", [0, 10])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_mqtt_3_1_2_25_a_packet_as_large_as_the_client_takes_is_sent_to_it(qos: int, aliases: int, keeps: bool) -> None:
+    hub = FakeHub()
+    client = Client(hub, clean=False, properties=[
+        (P.MAXIMUM_PACKET, 100), (P.ALIAS_MAXIMUM, aliases), (P.SESSION_EXPIRY, 3_600 * keeps)])
+    client.subscribe(("a/longer/name", qos))
+    other = Client(hub, "other")
+    packet_id = min(qos, 1)
+    room = 100 - len(publish_packet("a/longer/name", b"", packet_id, qos=qos))
+    for size in (room + 1, room, 1, room, room + 10):
+        other.ask(publish_packet("a/longer/name", b"x" * size, packet_id, qos=qos))
+        if qos == 2:
+            other.ask(ack_packet(0x62, packet_id))
+    hub.kernel.flush()
+    largest = room + 10 if aliases and qos < 2 else room           # the name may be left out
+    sizes = [size for size in (room, 1, room, room + 10) if size <= largest]
+    assert [len(value) for value in values(client)] == sizes
+
+
+def test_mqtt_3_1_2_25_no_document_of_the_hub_is_larger_than_the_client_takes() -> None:
+    client = Client(FakeHub(), properties=[(P.MAXIMUM_PACKET, 30)], config=MqttConfig(sys_interval_s=10))
+    client.subscribe(("$SYS/#", 0))
+    client.hub.advance(30_000)
+    sizes = [len(publish_packet(seen.topic, seen.value)) for seen in [*client.behind, *client.received()]]
+    assert sizes and max(sizes) <= 30

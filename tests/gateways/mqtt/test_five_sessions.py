@@ -13,11 +13,14 @@ from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt import properties as P
 from gatehouse.gateways.mqtt import reasons
 from gatehouse.gateways.mqtt.config import MqttConfig
-from gatehouse.gateways.mqtt.properties import Packet
+from gatehouse.gateways.mqtt.packets import NO_LOCAL
+from gatehouse.gateways.mqtt.properties import Packet, encode_properties
+from gatehouse.kernel.addresses import audience
 from tests.gateways.mqtt.five import (
     Client,
     ack_packet,
     connect_packet,
+    packet,
     publish_packet,
     subscribe_packet,
     unsubscribe_packet,
@@ -329,3 +332,100 @@ def test_mqtt_4_3_3_a_pubrec_may_come_again_and_an_id_that_is_free_may_have_any_
     client.send(ack_packet(PUBACK, message.packet_id))
     client.send(ack_packet(PUBREC, 9))
     assert not client.link.closed
+
+
+def test_mqtt_3_3_4_all_filters_that_match_say_their_identifiers_also_those_of_qos_0() -> None:
+    hub = FakeHub()
+    client = sleeper(hub)
+    client.ask(subscribe_packet(2, ("plant/#", 0), properties=[(P.SUBSCRIPTION_ID, 5)]))
+    client.ask(subscribe_packet(3, ("plant/1", 1), properties=[(P.SUBSCRIPTION_ID, 6)]))
+    for qos in (0, 1):
+        publish(hub, "plant/1", b"x", qos=qos)
+        [message] = messages(client)
+        assert (message.qos, sorted(message.properties.subscription_ids)) == (qos, [5, 6])
+    publish(hub, "plant/2", b"x")
+    assert [message.properties.subscription_ids for message in messages(client)] == [[5]], "once"
+
+
+def test_mqtt_3_8_3_3_no_local_of_one_filter_leaves_another_of_qos_0_what_it_matches() -> None:
+    hub = FakeHub()
+    client = sleeper(hub, ("plant/#", 0), ("plant/1", 1 | NO_LOCAL))
+    for packet_id in (0, 1):
+        client.send(publish_packet("plant/1", b"own", packet_id))
+        assert [(message.value, message.qos) for message in messages(client)] == [(b"own", 0)]
+    publish(hub, "plant/1", b"another's")
+    assert [(message.value, message.qos) for message in messages(client)] == [(b"another's", 1)]
+
+
+def test_mqtt_3_8_3_3_no_local_holds_for_qos_0_when_the_client_has_come_back() -> None:
+    hub = FakeHub()
+    leave(sleeper(hub, ("plant/1", 1 | NO_LOCAL)))
+    client = sleeper(hub)
+    for packet_id in (0, 1):
+        client.send(publish_packet("plant/1", b"own", packet_id))
+    assert messages(client) == []
+
+
+def test_mqtt_3_10_4_2_nothing_retained_comes_for_a_filter_that_went_in_the_same_read() -> None:
+    hub = FakeHub()
+    Client(hub, "publisher").ask(publish_packet("plant/1", b"kept", 1, retain=True))
+    client = sleeper(hub)
+    client.send(subscribe_packet(2, ("plant/#", 1)), unsubscribe_packet(3, "plant/#"))
+    assert messages(client) == []
+
+
+@pytest.mark.parametrize("fault", [ack_packet(PUBACK, 3), ack_packet(PUBACK, 0)], ids=["qos 2", "no id"])
+def test_4_13_what_was_acknowledged_before_a_fault_in_the_same_read_does_not_come_again(fault: bytes) -> None:
+    hub = FakeHub()
+    client = sleeper(hub, ("plant/#", 2))
+    publish(hub, "plant/1", b"a", b"b")
+    publish(hub, "plant/1", b"c", qos=2)
+    assert [message.packet_id for message in messages(client)] == [1, 2, 3]
+    client.send(ack_packet(PUBACK, 1), ack_packet(PUBACK, 2), fault)
+    assert client.link.closed
+    hub.kernel.flush()
+    assert [message.value for message in messages(sleeper(hub))] == [b"c"]
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_4_13_what_was_released_before_a_fault_in_the_same_read_is(keeps: bool) -> None:
+    hub = FakeHub()
+    client = sleeper(hub) if keeps else Client(hub)
+    client.ask(publish_packet("t", b"first", 1, qos=2))
+    client.send(publish_packet("t", b"second", 2, qos=2), ack_packet(PUBREL, 1), ack_packet(PUBREL, 2))
+    assert client.link.closed
+    hub.kernel.flush()
+    if keeps:
+        done = sleeper(hub).ask(ack_packet(PUBREL, 1), ack_packet(PUBREL, 2), ack_packet(PUBREL, 2))
+        assert [(seen.packet_id, seen.reason) for seen in done] == [
+            (1, reasons.ID_NOT_FOUND), (2, 0), (2, reasons.ID_NOT_FOUND)]
+    else:
+        assert [seen.packet_id for seen in client.take() if seen.kind is Packet.PUBCOMP] == [1]
+
+
+def test_3_14_2_2_2_a_will_waits_for_its_delay_where_disconnect_lets_its_session_wait_longer() -> None:
+    hub = FakeHub()
+    client = Client(hub, clean=False, properties=[(P.SESSION_EXPIRY, 10)],
+                    will=("wills", b"gone", 1, False, [(P.WILL_DELAY, 100)]))
+    client.send(packet(0xE0, bytes((reasons.WITH_WILL,)) + encode_properties([(P.SESSION_EXPIRY, 1_000)])))
+    hub.kernel.flush()
+    hub.advance(90_000)
+    assert hub.kernel.records() == []
+    hub.advance(20_000)
+    assert [record[3] for record in hub.kernel.records()] == [b"gone"]
+
+
+def test_who_hears_what_where_addresses_begin_in_more_ways_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audience, "FIRST_LEVELS_MAX", 2)
+    counters: audience.Audience[str] = audience.Audience()
+    assert len({id(counters.first_level(name)) for name in "abcdefgh"}) == 3, "bounded"
+    hub = FakeHub()
+    client, sender = Client(hub, "reader"), Client(hub, "sender")
+    client.subscribe(("#", 0))
+    for number, heard in enumerate(("abcd", "d", "abcd", "")):
+        for name in "abcd":
+            sender.ask(publish_packet(f"{name}/1", b"%d" % number, 1))
+        assert [(seen.topic, seen.value) for seen in client.received()] == [
+            (f"{name}/1", b"%d" % number) for name in heard]
+        client.ask(*[[unsubscribe_packet(1, "#"), subscribe_packet(2, ("d/#", 0))], [subscribe_packet(3, ("+/1", 0))],
+                     [unsubscribe_packet(1, "d/#", "+/1")], []][number])

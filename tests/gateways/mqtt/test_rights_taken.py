@@ -21,6 +21,7 @@ from tests.gateways.mqtt.test_window import acks
 
 IN_MEMORY = MqttConfig(max_inflight=1, max_unsent_bytes=100)
 IN_THE_LOG = MqttConfig(max_inflight=1, max_unsent_bytes=100, max_waiting_bytes=0)
+MEMBERS = Rule(True, EVERYONE, KINDS[GROUP], GROUP, "*")
 BOTH = b"plant/1", b"plant/secret/1"
 
 
@@ -216,3 +217,14 @@ def test_retained_values_whose_client_has_not_been_told_of_its_rights_yet(left: 
         got += values(messages(client))
     assert not client.link.closed
     assert got == ([b"plant/1", b"plant/2", b"plant/z"] if left else [b"plant/1"])
+
+
+@pytest.mark.parametrize("left", [(PLANT,), (PLANT, SECRET, MEMBERS), (MEMBERS,)])
+def test_what_waits_of_a_shared_subscription_whose_client_has_not_been_told_yet(left: tuple[Rule, ...]) -> None:
+    hub = hub_with(PLANT, MEMBERS)
+    session, link = subscriber(hub, "$share/g/plant/#", 1, IN_MEMORY)
+    for number in range(3):
+        send(hub, b"%d" % number, topic=b"plant/secret/1")
+    change_later(hub, *left)
+    assert all_that_waits(session, link) == [b"0"], "it has left before"
+    assert not link.closed

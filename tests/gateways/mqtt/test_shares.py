@@ -4,8 +4,19 @@ from __future__ import annotations
 import pytest
 
 from gatehouse.gateways.kit import FakeHub
-from gatehouse.gateways.mqtt.properties import Packet
-from tests.gateways.mqtt.five import Client, Seen, ack_packet, publish_packet, subscribe_packet, unsubscribe_packet
+from gatehouse.gateways.mqtt.config import MqttConfig
+from gatehouse.gateways.mqtt.properties import EXPIRY, Packet
+from tests.gateways.mqtt.conversations import connect
+from tests.gateways.mqtt.five import (
+    Client,
+    Seen,
+    ack_packet,
+    packet,
+    publish_packet,
+    sized,
+    subscribe_packet,
+    unsubscribe_packet,
+)
 
 P_RECEIVE_MAXIMUM = 0x21
 SHARES = ["$share/crew/jobs/#", "$share/crew/jobs/+"]    # over a topic, and behind a queue
@@ -141,3 +152,30 @@ def test_a_topic_that_is_deleted_and_made_again_is_shared_as_before() -> None:
     hub.kernel.delete_topic("jobs")
     sender.ask(publish_packet("jobs/a", b"nobody's", 1))
     assert client.received() == []
+
+
+def test_what_was_acknowledged_before_a_fault_in_the_same_read_goes_to_nobody_else() -> None:
+    hub, client, sent = begin(SHARES[0], 1)
+    client.send(*[ack_packet(0x40, message.packet_id) for message in sent], ack_packet(0x40, 0))
+    hub.kernel.flush()
+    assert client.link.closed
+    other = second(hub, SHARES[0])
+    later(hub)
+    assert values(other.received()) == []
+
+
+@pytest.mark.parametrize("wanted", ["$share/crew/jobs/#", "jobs/#"])
+def test_what_expires_as_it_waits_for_a_client_of_3_1_1_is_not_sent_to_it(wanted: str) -> None:
+    hub = FakeHub()
+    session, link = connect(hub, "old", MqttConfig(max_inflight=1))
+    session.handle_data(packet(0x82, b"\0\1" + sized(wanted.encode()) + b"\1"))
+    hub.kernel.flush()
+    sender = Client(hub, "sender")
+    for number, expiry_s in enumerate((5, 5, 500, 5), 1):
+        sender.ask(publish_packet("jobs/a", b"%d" % number, number, properties=[(EXPIRY, expiry_s)]))
+    assert link.take().endswith(b"1")
+    hub.advance(10_000)
+    for packet_id in (1, 2):
+        session.handle_data(ack_packet(0x40, packet_id))
+        hub.kernel.flush()
+        assert link.take()[-1:] == (b"3" if packet_id == 1 else b"")

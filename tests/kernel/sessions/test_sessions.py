@@ -13,6 +13,7 @@ from gatehouse.kernel.message import RETAIN
 from gatehouse.kernel.records.record import add_header, encode_headers
 from gatehouse.kernel.sessions.session_records import decode_flight, encode_flight
 from gatehouse.kernel.sessions.session_values import NEVER, Outgoing, Released, Subscribed
+from gatehouse.kernel.sessions.sessions import STALE_MAX
 from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.full_log import FullLog
 from tests.kernel.rig import Rig
@@ -632,3 +633,27 @@ def spans_read_to_wake(passing: int) -> int:
 
 def test_waking_reads_what_waits_and_nothing_of_what_has_passed() -> None:
     assert 0 < spans_read_to_wake(0) == spans_read_to_wake(1_000)
+
+
+def test_a_session_that_comes_and_goes_is_looked_at_once_and_ends_at_its_time() -> None:
+    rig = Rig()
+    client = Client(rig)
+    for number in range(5):
+        client.connect()
+        client.sleep(60_000 + number)
+    assert len(rig.kernel.sessions._waiting) == 1
+    rig.world.advance(60_000)
+    assert rig.kernel.sessions.describe("/", "c1") is not None, "it is looked at, and waits on"
+    client.connect()
+    client.sleep(1_000)
+    rig.world.advance(1_000)
+    assert rig.kernel.sessions.describe("/", "c1") is None
+
+
+def test_sessions_that_are_no_more_are_not_waited_for() -> None:
+    rig = Rig()
+    client = Client(rig)
+    for _ in range(STALE_MAX * 2):
+        client.connect(clean=True)
+        client.sleep(60_000)
+    assert len(rig.kernel.sessions._waiting) <= STALE_MAX + 3

@@ -3,7 +3,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from gatehouse.kernel.sessions.session_values import Will
+from gatehouse.kernel.sessions.wills import STALE_MAX
 from tests.kernel.rig import Rig
 from tests.kernel.sessions.client import Client
 
@@ -127,3 +130,35 @@ def test_ten_thousand_wills_leave_others_their_turn() -> None:
     assert turns > 100
     rig.run()
     assert len(door.published()) == 2_000
+
+
+def test_a_will_whose_client_comes_and_goes_is_waited_for_a_bounded_number_of_times() -> None:
+    rig = Rig()
+    door = Door(rig)
+    for _ in range(STALE_MAX + 10):
+        will = Will("/", "c1", "ann", "wills/c1", b"gone", b"\0", 2, 60_000)
+        rig.kernel.sessions.keep_will(will, Client(rig), "kept")
+        rig.kernel.sessions.break_off("/", "c1")
+    assert len(rig.kernel.sessions.wills._waiting) <= STALE_MAX + 3
+    rig.world.advance(60_000)
+    assert door.published() == [b"gone"]
+
+
+@pytest.mark.parametrize("has_another", [False, True])
+def test_a_will_that_could_not_be_published_at_its_time_is_that_of_then(has_another: bool) -> None:
+    rig = Rig()
+    door = Door(rig)
+    keep(rig)
+    door.refuses = True
+    rig.kernel.sessions.break_off("/", "c1")
+    rig.run()
+    if has_another:                                  # the client is back
+        keep(rig, value=b"another")
+    else:
+        rig.kernel.sessions.forget_will("/", "c1")
+    door.refuses = False
+    rig.world.advance(10_000)
+    assert door.published() == [b"gone"]
+    rig.kernel.sessions.break_off("/", "c1")
+    rig.run()
+    assert door.published() == [b"gone", b"another"][:1 + has_another]
