@@ -267,6 +267,33 @@ def test_what_a_request_shows_is_as_those_before_it_have_left_it(earlier: int) -
     assert answer.topics[0].partitions[0].offset == earlier
 
 
+@pytest.mark.parametrize("may_read", [True, False])
+def test_rights_that_change_while_a_request_is_gone_through(may_read: bool) -> None:
+    """In steps, between which anybody may look at the connection."""
+    allowed = True
+    peer = Peer(decision=lambda *asked: allowed)
+    peer.kernel.create_topic("plant", partitions=100)
+    peer.kernel.flush()
+
+    def slow_clock() -> int:
+        peer.now_ms += 3
+        return peer.now_ms
+
+    peer.services.now_ms = slow_clock
+    kind = ListOffsetsRequest.ListOffsetsTopic
+    rows = [kind.ListOffsetsPartition(version=7, partition_index=index, timestamp=-3, current_leader_epoch=-1)
+            for index in range(100)]
+    asked = ListOffsetsRequest(version=7, replica_id=-1, isolation_level=0,
+                               topics=[kind(version=7, name="plant", partitions=rows)])
+    assert peer.send(framed(asked, 5)) == [], "there is more to do than in one turn"
+    allowed = may_read
+    peer.services.admission.version = object()
+    peer.session.describe()
+    frames = [frame for _ in range(100) for frame in peer.wait(10)]
+    codes = [row.error_code for row in decoded(ListOffsetsResponse, 7, frames[0], 5).topics[0].partitions]
+    assert len(codes) == 100 and codes[0] == 0 and codes[-1] == (0 if may_read else 29)
+
+
 def test_one_request_waits_undecoded_and_no_more() -> None:
     """What a client sends behind it is not read."""
     peer = plant()
