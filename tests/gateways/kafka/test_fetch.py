@@ -252,6 +252,21 @@ def test_what_comes_while_a_fetch_reads_is_not_missed() -> None:
     assert not peer.kernel.watches
 
 
+def test_a_wait_is_given_up_by_somebody_who_is_woken_before() -> None:
+    kernel = peer_with_records().kernel
+    port, woken = kernel.port(None), list[int]()
+
+    def first() -> None:
+        woken.append(1)
+        port.unwatch(second)
+
+    port.watch({1}, first)
+    second = port.watch({1}, lambda: woken.append(2))
+    port.watch({1}, lambda: woken.append(3))
+    kernel.wake({1})
+    assert woken == [1, 3] and not kernel.watches
+
+
 def test_a_failed_read_is_a_storage_error() -> None:
     peer = peer_with_records(batch(b"a"))
     partition_id = peer.kernel.by_name["plant"].partition_id(0)
