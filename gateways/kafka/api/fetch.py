@@ -236,7 +236,8 @@ class Fetch:
         """Answer, or wait for more. As in Kafka, partitions that are not there do not hurry the others."""
         session = self.request.session
         rows = self.rows
-        if (total_bytes >= self.min_bytes or rows.errors or rows.more or session.stopping
+        more = rows.more and not self.is_held          # which a limit lets out no sooner than the rest
+        if (total_bytes >= self.min_bytes or rows.errors or more or session.stopping
                 or self.looked_ms >= self.deadline_ms or not rows.anything_there()):
             self.end()
             flow = session.admission.trace.flow("kafka")

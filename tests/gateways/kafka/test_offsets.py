@@ -305,8 +305,9 @@ def test_nothing_is_committed_in_a_topic_that_is_deleted_meanwhile() -> None:
     peer.kernel.flush()
     slow_clock(peer)
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
-    rows = [topic.OffsetCommitRequestPartition(version=8, partition_index=index, committed_offset=7,
-                                               committed_leader_epoch=-1, committed_metadata="") for index in range(100)]
+    part = topic.OffsetCommitRequestPartition
+    rows = [part(version=8, partition_index=index, committed_offset=7, committed_leader_epoch=-1, committed_metadata="")
+            for index in range(100)]
     asked = OffsetCommitRequest(version=8, group_id="g", generation_id_or_member_epoch=-1, member_id="",
                                 group_instance_id=None, topics=[topic(version=8, name=name, partitions=rows)
                                                                 for name in ("plant", "other")])

@@ -198,8 +198,8 @@ def test_members_that_the_hub_does_not_understand_stay_as_they_are() -> None:
     assert isinstance(told[-1], Joined)
 
 
-@pytest.mark.parametrize("says", [{"pattern": "("}, {"assignor": "magic"}, {"topics": frozenset(map(str, range(10_001)))}
-                                  ])
+@pytest.mark.parametrize("says", [
+    {"pattern": "("}, {"assignor": "magic"}, {"topics": frozenset(map(str, range(10_001)))}])
 def test_who_is_refused_for_what_it_says_leaves_the_group_as_it_is(says: dict[str, Any]) -> None:
     old = one_old()
     assigned = old.rig.kernel.assigned
