@@ -377,8 +377,8 @@ class Port:
         self._last_watch = number = self._last_watch + 1
 
         def woken() -> None:
-            del self._watches[number]
-            wake()
+            if self._watches.pop(number, None) is not None:     # else it was given up by who was woken before
+                wake()
 
         self._watches[number] = self._kernel.watch(partition_ids, woken)
         return number

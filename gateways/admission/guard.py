@@ -10,6 +10,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right, insort
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.addresses import queue_address
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     )
     from gatehouse.kernel.api import Message
     from gatehouse.kernel.message import Fetched, Headers, KnownProducer, OnRetained, Place, Record, Retained
+    from gatehouse.kernel.records.batch import BatchHeader
     from gatehouse.kernel.records.validation import Divert
     from gatehouse.kernel.state.topics import Topic, TopicSettings
 
@@ -592,6 +594,8 @@ class Guard:
                 charges = self.charging.weigh_batch(name, count, len(batch))
         self.settle()
         number = self._switchboard.submit(owner, token)
+        if divert is not None:
+            divert = partial(self._diverted, divert, number)
         if self.tells:
             self._port.speaks(self.origin)
         try:
@@ -613,6 +617,13 @@ class Guard:
         if not wait_ms:
             self.charging.set_aside_for(name)
         return wait_ms
+
+    def _diverted(self, divert: Divert, number: int, header: BatchHeader, records: list[Record]) -> bool:
+        """See `Divert`. What goes elsewhere is not answered under its number."""
+        if not divert(header, records):
+            return False
+        self._switchboard.take_back(number)
+        return True
 
     def append_batches(self, topic: Topic, batches: list[tuple[int, bytes]], count: int, owner: Submitter,
                        token: object, idempotency_key: str | None, *, refuses: bool = False) -> int:

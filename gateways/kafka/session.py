@@ -212,9 +212,11 @@ class KafkaSession:
         """The kernel's answers to what requests of this connection appended; the tokens know which. Where the client
         has gone nobody is answered; decisions that it sent are carried out all the same."""
         was_busy, self._busy = self._busy, True        # what all of these complete is sent in one go
-        for answer in stored:
-            cast(Token, answer.token).on_stored(answer)
-        self._busy = was_busy
+        try:
+            for answer in stored:
+                cast(Token, answer.token).on_stored(answer)
+        finally:
+            self._busy = was_busy
         self._turn()
 
     def wake_at(self, when_ms: int, on_timer: Callable[[], None] | None) -> None:

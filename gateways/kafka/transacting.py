@@ -24,7 +24,7 @@ from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.own_topics import CHECKS, HELD
 from gatehouse.gateways.checks import InvalidHalfName, read_half_name
-from gatehouse.gateways.half_messages import REFUSALS, Document, HalfClient, HalfListener, HalfWish, HalfWords
+from gatehouse.gateways.half_messages import NOT_HELD, REFUSALS, Document, HalfClient, HalfListener, HalfWish, HalfWords
 from gatehouse.gateways.kafka.error_codes import INVALID_RECORD
 from gatehouse.gateways.kafka.mapping import Refused, code_of
 from gatehouse.kernel.api import HalfMessage
@@ -130,7 +130,7 @@ class HeldBatch:
             try:
                 self._client.hold(self._group, partial(self._wish, name, header, mine), about, self._session,
                                   HeldHere(self, about))
-            except KernelError as refused:
+            except NOT_HELD as refused:
                 self.settle(refused)
         self.settle(None)
 

@@ -241,9 +241,10 @@ class AssignedGroups:
     # ---- members of consumer groups
 
     def beat(self, name: str, beat: Beat, rules: ConsumerRules, may_read: MayRead, on_done: OnBeaten,
-             tenant: str = "/") -> None:
+             tenant: str = "/", rights: object = None) -> None:
         """Join a consumer group, which is made where it is missing, or be there still. `on_done` is told the member's
-        epoch and what it may have, once that is durable. `may_read` says of which topics a pattern may find the names.
+        epoch and what it may have, once that is durable. `may_read` says of which topics a pattern may find the names,
+        and says the same for the same `rights`.
 
         Raises InvalidGroup, GroupIsLeased, UnknownGroup, UnknownMember, FencedMember, FencedEpoch, InstanceTaken,
         GroupFull, UnknownAssignor, InvalidPattern, InconsistentProtocol, Stopping.
@@ -251,10 +252,11 @@ class AssignedGroups:
         entry = self._entries.get((tenant, name))
         if entry is not None and beat.epoch == 0:
             if entry.group.members:
+                self._consumers.check(tenant, name, beat, may_read, 0)
                 self._convert(entry, rules)
             else:
                 self._forget(entry)
-        self._consumers.beat(tenant, name, beat, rules, may_read, on_done)
+        self._consumers.beat(tenant, name, beat, rules, may_read, on_done, rights)
 
     # decision 185: live conversion
     def _convert(self, entry: _Entry, rules: ConsumerRules) -> None:

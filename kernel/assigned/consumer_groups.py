@@ -130,7 +130,8 @@ class _ConsumerEntry:
         self.size_bytes = 0
         self.due_ms = 0                              # when it is looked at next, 0: never
         self.unused_ms = 0                           # since when it has had no members, 0: it has
-        self.versions: dict[str, int] = {}           # of the topics in which a member's pattern was looked up
+        self.versions: dict[str, tuple[int, object]] = {}      # of the topics in which a member's pattern was looked
+                                                     # up, and of the rights
         self.promised: dict[str, None] = {}          # ids that were given to who has yet to join with the old protocol
         self.writing: _GroupWriting | None = None    # the last one
 
@@ -193,19 +194,24 @@ class ConsumerGroups:
 
     # ---- what members ask for
 
-    def beat(self, tenant: str, name: str, beat: Beat, rules: ConsumerRules, may_read: MayRead, on_done: OnBeaten
-             ) -> None:
-        """See `AssignedGroups.beat`."""
+    def check(self, tenant: str, name: str, beat: Beat, may_read: MayRead, held_bytes: int) -> None:
+        """Raises what `beat` raises of what a member says, whoever is in the group, which holds so many bytes."""
         self._require_running()
         check_name(name, "group")
         self._names.require_not_leased(tenant, name)
         if len(beat.member_id.encode()) > MAX_MEMBER_ID_BYTES or len(beat.topics or ()) > MAX_TOPICS:
             raise GroupFull(f"a member's id has at most {MAX_MEMBER_ID_BYTES} bytes, and it names {MAX_TOPICS} topics")
         check_assignor(beat.assignor)
-        entry = self._entries.get((tenant, name))
-        held_bytes = 0 if entry is None else entry.size_bytes
         if held_bytes + beat.said_bytes > MAX_GROUP_BYTES or self._size_bytes + beat.said_bytes > MAX_BYTES:
             raise GroupFull("what members say and have is more than may be kept")
+        if beat.pattern:
+            self._match(tenant, beat.pattern, may_read)
+
+    def beat(self, tenant: str, name: str, beat: Beat, rules: ConsumerRules, may_read: MayRead, on_done: OnBeaten,
+             rights: object = None) -> None:
+        """See `AssignedGroups.beat`."""
+        entry = self._entries.get((tenant, name))
+        self.check(tenant, name, beat, may_read, 0 if entry is None else entry.size_bytes)
         if entry is None:
             if beat.epoch:
                 raise UnknownGroup(f"there is no consumer group {name!r} with members")
@@ -214,12 +220,12 @@ class ConsumerGroups:
             entry = self._entries[tenant, name] = _ConsumerEntry(tenant, name)
             entry.is_ours = self._names.claim(tenant, name)
         else:
-            matched = self._matched(entry, beat, may_read)
+            matched = self._matched(entry, beat, may_read, rights)
         try:
             entry.group.beat(self._loop.now_ms(), beat, matched, rules, self._topics.version,
                              lambda topic: self._ranges(tenant, topic), on_done)
             if matched is not None:
-                entry.versions[beat.member_id] = self._topics.version
+                entry.versions[beat.member_id] = self._topics.version, rights
         finally:
             self._settle(entry)
 
@@ -345,11 +351,13 @@ class ConsumerGroups:
         topic = self._topics.get(name, tenant)
         return () if topic is None else topic.ranges
 
-    def _matched(self, entry: _ConsumerEntry, beat: Beat, may_read: MayRead) -> frozenset[str] | None:
+    def _matched(self, entry: _ConsumerEntry, beat: Beat, may_read: MayRead, rights: object
+                 ) -> frozenset[str] | None:
         """What the member's pattern finds, where it may find something else than before. Raises InvalidPattern."""
         member = entry.group.members.get(beat.member_id)
         pattern = beat.pattern if beat.pattern is not None or member is None else member.pattern
-        if not pattern or beat.pattern is None and entry.versions.get(beat.member_id) == self._topics.version:
+        if not pattern or beat.pattern is None and entry.versions.get(beat.member_id) == (
+                self._topics.version, rights):
             return None
         return self._match(entry.tenant, pattern, may_read)
 

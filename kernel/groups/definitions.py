@@ -67,7 +67,8 @@ class Definitions(Generic[T]):
         return record
 
     def settle(self, record: StateRecord) -> None:
-        """This record is durable."""
+        """This record is durable. Whoever asked for all of them meanwhile had the one before kept."""
+        self._cached.pop(record.key, None)
         pending = self._pending.get(record.key)
         if pending is not None and pending[0] is record:
             del self._pending[record.key]

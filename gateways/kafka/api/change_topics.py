@@ -133,6 +133,7 @@ class RecordDeletion:
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.guard = request.session.guard                   # that is asked for its topics: see `Produce`
         self.topics: list[Row] = []
         self.before: dict[int, int] = {}
         self.deleted: list[tuple[Row, int]] = []             # and the partition's id
@@ -167,11 +168,10 @@ class RecordDeletion:
 
     def end(self, outcome: Row) -> None:
         """The deletion is durable, or was refused."""
-        session = self.request.session
         for row, partition_id in self.deleted:
             row.error_code = outcome.error_code
             if outcome.error_code == NONE:
-                row.low_watermark = session.guard.bounds(partition_id)[0]
+                row.low_watermark = self.guard.bounds(partition_id)[0]
         self.request.answer(DeleteRecordsResponse, throttle_time_ms=0, topics=self.topics)
 
 

@@ -85,7 +85,8 @@ def beat(request: Request) -> None:
         session.kernel.assigned.beat(
             asked.group_id, said, rules,
             lambda topic: (session.admission.may_topic(principal, Operation.CONSUME, topic)
-                           and not is_for_administrators(topic, tenant)), waiting.on_answer, tenant)
+                           and not is_for_administrators(topic, tenant)), waiting.on_answer, tenant,
+            session.guard.version)
     except (KernelError, Refused) as refusal:
         waiting.refuse(refusal)
 

@@ -10,6 +10,7 @@ it lists counts when its turn has come, so fetches that are sent one behind the 
 """
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -52,7 +53,7 @@ class Fetch:
     """One fetch until it is answered."""
 
     __slots__ = ("request", "wanted", "max_bytes", "min_bytes", "deadline_ms", "looked_ms", "rows", "watch", "ended",
-                 "followed", "whole", "names", "given", "is_held")
+                 "followed", "whole", "names", "given", "is_held", "is_reading", "has_grown")
 
     def __init__(self, request: Request, wanted: FetchRequest) -> None:
         session = request.session
@@ -72,6 +73,8 @@ class Fetch:
         self.names: list[str] = []         # of the topic of each want, where limits speak of what goes out
         self.given: dict[str, tuple[int, int]] = {}        # messages and bytes that this answer has, by topic
         self.is_held = False               # a limit lets nothing out now
+        self.is_reading = False            # the kernel has not given yet what the last look asked for
+        self.has_grown = False             # and a partition has new records since
 
     def begin(self) -> None:
         """Its turn has come."""
@@ -116,7 +119,7 @@ class Fetch:
         """Go over all partitions and read what there is."""
         session = self.request.session
         self.looked_ms = session.services.now_ms()
-        self.is_held = False
+        self.is_held = self.has_grown = False
         self.names.clear()
         version, read_committed = self.rows.version, self.rows.read_committed
         if self.followed is None:
@@ -132,8 +135,13 @@ class Fetch:
                 self.names = [names[followed.name] for followed in rows.wanted_topics()]
         if self.rows.wants:
             guard = session.guard
-            guard.fetch(self.rows.wants, self.room() if guard.limits_out else self.max_bytes, self.on_read)
+            self.is_reading, looked = True, self.rows
+            guard.fetch(looked.wants, self.room() if guard.limits_out else self.max_bytes,
+                        partial(self.on_read, looked))
+            if self.is_reading and self.min_bytes > 1:     # what is read may not be enough
+                self.watch = guard.watch(looked.partition_ids(), self.on_grown)
         else:
+            self.is_reading = False
             self.judge(0)
 
     def room(self) -> int:
@@ -198,11 +206,12 @@ class Fetch:
         note_fetch(session, topic)
         return topic
 
-    def on_read(self, fetched: list[Fetched]) -> None:
-        """What the kernel read, in the order of the wishes; called at once when all of it was in memory."""
-        if self.ended:
+    def on_read(self, rows: FetchRows, fetched: list[Fetched]) -> None:
+        """What the kernel read for these rows, in the order of their wishes; called at once when all of it was in
+        memory. It is too late where there was another look since."""
+        if self.ended or rows is not self.rows:
             return
-        rows = self.rows
+        self.is_reading = False
         total = messages = 0
         self.given.clear()
         for number, (place, (_, offset, _), answer) in enumerate(zip(rows.places, rows.wants, fetched, strict=True)):
@@ -227,7 +236,8 @@ class Fetch:
         """Answer, or wait for more. As in Kafka, partitions that are not there do not hurry the others."""
         session = self.request.session
         rows = self.rows
-        if (total_bytes >= self.min_bytes or rows.errors or rows.more or session.stopping
+        more = rows.more and not self.is_held          # which a limit lets out no sooner than the rest
+        if (total_bytes >= self.min_bytes or rows.errors or more or session.stopping
                 or self.looked_ms >= self.deadline_ms or not rows.anything_there()):
             self.end()
             flow = session.admission.trace.flow("kafka")
@@ -238,10 +248,15 @@ class Fetch:
             self.request.done(rows.encode(self.request.correlation_id, throttle_ms, session_id))
             return
         if self.is_held:
+            self.forget_watch()
             again_ms = session.services.now_ms() + max(1, session.guard.out_wait_ms())
             session.wake_at(min(self.deadline_ms, again_ms), self.on_timer)
             return
-        self.watch = session.guard.watch(rows.partition_ids(), self.on_grown)
+        if self.has_grown:
+            self.on_grown()
+            return
+        if not self.watch:
+            self.watch = session.guard.watch(rows.partition_ids(), self.on_grown)
         session.wake_at(self.deadline_ms, self.on_timer)
 
     def charge(self) -> int:
@@ -261,6 +276,9 @@ class Fetch:
         """A partition that this fetch waits for has new records."""
         self.watch = 0
         if self.ended:
+            return
+        if self.is_reading:
+            self.has_grown = True
             return
         session = self.request.session
         again_ms = self.looked_ms + LOOK_AGAIN_MS

@@ -7,7 +7,7 @@ keeping them longer. From version 10 on topics are said by their ids.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.consumer.group import OffsetCommitRequest, OffsetCommitResponse
 
@@ -27,6 +27,9 @@ from gatehouse.kernel.errors import KernelError, UnknownGroup
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.state.views import MAX_METADATA_BYTES
 
+if TYPE_CHECKING:
+    from gatehouse.kernel.state.topics import Topic
+
 FIRST_BY_ID: Final = 10          # the version from which on topics are said by their ids
 FIRST_WITHOUT_GROUP: Final = 9   # the version from which on clients know that there may be no such group
 NO_OFFSET: Final = -1            # the group begins where its members say
@@ -36,11 +39,12 @@ BEGINNING: Final = -2            # KafkaJS commits it to reset a group to the ea
 class Commit:
     """One request: the rows of its answer, and the offsets that are committed."""
 
-    __slots__ = ("request", "rows", "committed", "offsets")
+    __slots__ = ("request", "rows", "topics", "committed", "offsets")
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.rows: list[Row] = []            # of topics
+        self.topics: list[Topic] = []        # that were there
         self.committed: list[Row] = []       # of partitions that wait for the disk
         self.offsets: dict[int, tuple[int, bytes] | None] = {}
 
@@ -54,6 +58,7 @@ class Commit:
         except Refused as refusal:
             self.fail(rows, refusal.code)
             return
+        self.topics.append(topic)
         bounds = self.request.session.guard.bounds
         for row, partition in zip(rows, asked.partitions, strict=True):
             try:
@@ -70,6 +75,11 @@ class Commit:
     def store(self, asked: Any) -> None:
         """Have the kernel commit what is sound."""
         session = self.request.session
+        for topic in self.topics:
+            there = session.kernel.topic(topic.name, topic.tenant)
+            if there is None or there.id != topic.id:        # deleted since, with what was committed in it
+                for partition_id in topic.partition_ids():
+                    self.offsets.pop(partition_id, None)
         try:
             session.kernel.assigned.commit_offsets(
                 asked.group_id, self.offsets, session, self, asked.member_id, asked.group_instance_id,

@@ -27,14 +27,18 @@ class PartitionLookup:
     def look_up(self, topic_name: str, asked: Sequence[tuple[Row, int, Any]]) -> Iterator[None]:
         """The partitions of a topic: (row, number, what is asked). What is wrong with one stands in its row."""
         yield
+        session = self.request.session
         try:
-            topic = find_topic(self.request.session, topic_name, Operation.CONSUME)
+            topic, version = find_topic(session, topic_name, Operation.CONSUME), session.guard.version
         except (KernelError, Denied) as refusal:
             for row, _, _ in asked:
                 row.error_code = code_of(refusal)
             return
         for row, number, partition in asked:
+            pending = self._pending
             try:
+                if session.guard.version is not version:           # rights have changed since the last step
+                    topic, version = find_topic(session, topic_name, Operation.CONSUME), session.guard.version
                 partition_id = topic.partition_id(number)
                 current = partition.current_leader_epoch
                 if current >= 0 and current != self.epoch:
@@ -42,7 +46,7 @@ class PartitionLookup:
                 else:
                     self.look_up_one(row, partition_id, partition)
             except (KernelError, Denied) as refusal:
-                row.error_code = code_of(refusal)
+                row.error_code, self._pending = code_of(refusal), pending
             yield
 
     def look_up_one(self, row: Row, partition_id: int, asked: Any) -> None:

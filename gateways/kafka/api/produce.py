@@ -62,7 +62,7 @@ class Produced:
             partition_id, self.base_offset, _ = stored.positions[0]
             if self.shows_time:
                 self.append_ms = stored.append_ms
-            self.log_start = self.produce.request.session.guard.bounds(partition_id)[0]
+            self.log_start = self.produce.guard.bounds(partition_id)[0]
             if self.decisions:
                 decisions, self.decisions = self.decisions, []
                 KafkaDeciding(self, self.produce.request.session).take(decisions)
@@ -90,10 +90,11 @@ class Produced:
 class Produce:
     """One produce request until its last batch is stored."""
 
-    __slots__ = ("request", "acks", "topics", "pending", "throttle_ms")
+    __slots__ = ("request", "guard", "acks", "topics", "pending", "throttle_ms")
 
     def __init__(self, request: Request, acks: int) -> None:
         self.request = request
+        self.guard = request.session.guard  # that was asked for its topics: the client may log in again meanwhile
         self.acks = acks
         self.topics: list[tuple[bytes, list[Produced]]] = []
         self.pending = 1                    # batches without an answer; one more while they are being appended

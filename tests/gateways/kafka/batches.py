@@ -2,18 +2,19 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from crc32c import crc32c
 
 
 def batch(*values: bytes, codec: int = 0, timestamp_ms: int = 1_000, producer_id: int = -1, producer_epoch: int = -1,
-          base_sequence: int = -1, transactional: bool = False) -> bytes:
+          base_sequence: int = -1, transactional: bool = False, headers: Sequence[tuple[str, bytes]] = ()) -> bytes:
     """One record per value, a millisecond apart."""
     builder = DefaultRecordBatchBuilder(2, codec, int(transactional), producer_id, producer_epoch, base_sequence,
                                         1 << 20)
     for i, value in enumerate(values):
-        assert builder.append(i, timestamp_ms + i, None, value, []) is not None
+        assert builder.append(i, timestamp_ms + i, None, value, list(headers)) is not None
     return bytes(builder.build())
 
 

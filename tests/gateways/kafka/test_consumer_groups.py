@@ -253,6 +253,22 @@ def test_a_pattern_finds_what_the_client_may_read() -> None:
     assert beat(peer, member="n", **{**JOINING, "names": ["other"]}).error == 29
 
 
+def test_a_pattern_finds_what_the_client_may_read_by_now() -> None:
+    allowed = {"plant"}
+    peer = Peer(decision=lambda _, operation, name: name.split("/")[0] in allowed | {"g"})
+    for name in ("plant", "other"):
+        peer.kernel.create_topic(name, partitions=1)
+    peer.kernel.flush()
+    assert beat(peer, **{**JOINING, "names": None}, pattern=".*").parts == {topic_id(peer): [0]}
+    allowed.add("other")
+    peer.services.admission.version = object()
+    both = {topic_id(peer): [0], topic_id(peer, "other"): [0]}
+    assert beat(peer, epoch=1, owned={topic_id(peer): [0]}).parts == both
+    allowed.remove("plant")
+    peer.services.admission.version = object()
+    assert beat(peer, epoch=2, owned=both).parts == {topic_id(peer, "other"): [0]}
+
+
 def test_a_pattern_does_not_find_what_the_hub_writes_about_itself() -> None:
     peer = consumer()
     peer.kernel.create_topic("journeys", partitions=1)

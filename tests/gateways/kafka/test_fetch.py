@@ -217,6 +217,56 @@ def test_a_slow_read_is_answered_when_it_comes() -> None:
     assert parts_of(11, peer.link.frames())[0].records
 
 
+def slow_peer() -> Peer:
+    """Its fetch has looked at two partitions, the first of which has too few bytes, and reads them from the disk."""
+    peer = peer_with_records(batch(b"a"))
+    peer.kernel.late = True
+    wants = {("plant", 0): 0, ("plant", 1): 0}
+    assert peer.send(framed(fetch(11, wants, min_bytes=10_000, max_wait_ms=500), 5)) == []
+    return peer
+
+
+def test_the_time_of_a_fetch_is_up_while_it_reads() -> None:
+    peer = slow_peer()
+    peer.kernel.read()
+    peer.wait(100)
+    append(peer, 0, batch(b"b"))
+    assert len(peer.kernel.reads) == 1, "it looks again, and reads"
+    append(peer, 1, batch(b"of the other"))
+    peer.kernel.starts[peer.kernel.by_name["plant"].partition_id(0)] = 2           # all of it was deleted
+    assert peer.wait(600) == [] and len(peer.kernel.reads) == 2
+    peer.kernel.read()
+    parts = parts_of(11, peer.link.frames())
+    assert parts[0].high_watermark == 2 and parts[1].high_watermark == 1
+    assert bytes(parts[1].records).endswith(batch(b"of the other")[61:])
+
+
+def test_what_comes_while_a_fetch_reads_is_not_missed() -> None:
+    peer = slow_peer()
+    append(peer, 1, batch(bytes(10_000)))
+    peer.kernel.read()
+    assert peer.link.frames() == []
+    peer.wait(5)
+    peer.kernel.read()
+    assert len(parts_of(11, peer.link.frames())[1].records) > 10_000, "it does not wait until its time is up"
+    assert not peer.kernel.watches
+
+
+def test_a_wait_is_given_up_by_somebody_who_is_woken_before() -> None:
+    kernel = peer_with_records().kernel
+    port, woken = kernel.port(None), list[int]()
+
+    def first() -> None:
+        woken.append(1)
+        port.unwatch(second)
+
+    port.watch({1}, first)
+    second = port.watch({1}, lambda: woken.append(2))
+    port.watch({1}, lambda: woken.append(3))
+    kernel.wake({1})
+    assert woken == [1, 3] and not kernel.watches
+
+
 def test_a_failed_read_is_a_storage_error() -> None:
     peer = peer_with_records(batch(b"a"))
     partition_id = peer.kernel.by_name["plant"].partition_id(0)

@@ -10,6 +10,7 @@ import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.limits.limit import read_limit
 from gatehouse.gateways.kafka.api.fetch import FETCH
 from gatehouse.gateways.kafka.fetch_codec import FetchTopic
 from gatehouse.gateways.kafka.fetch_columns import MOST_READ, Columns
@@ -205,6 +206,22 @@ def test_partitions_beyond_what_one_answer_reads_come_with_the_next() -> None:
     told = client.ask(dict.fromkeys(read, 1), max_wait_ms=0)
     then = {key for key, part in told.items() if part.records}
     assert len(then) == MOST_READ and all_of(count).keys() - read <= then
+
+
+def test_partitions_beyond_what_one_answer_reads_wait_for_a_limit_like_all() -> None:
+    count = MOST_READ + 100
+    peer = peer_with_topic(count)
+    for index in range(count):
+        peer.kernel.append_batch(peer.kernel.by_name["plant"].partition_id(index), batch(b"a"), None)
+    peer.kernel.flush()
+    peer.services.admission.limits.put(read_limit(
+        {"of": "hub", "direction": "out", "messages_per_s": 10}, "1"), peer.now_ms)
+    Client(peer).ask({("plant", 0): 1})
+    peer.session.guard.hand_out(100, 0)
+    client = Client(peer, max_wait_ms=500)
+    assert peer.send(client.request(all_of(count))) == [], "who is told nothing would ask again at once"
+    told = client.take(peer.wait(500))
+    assert len(told) == count and not any(part.records for part in told.values())
 
 
 def test_who_believes_in_this_very_epoch_is_passed_over_like_all_without_news() -> None:

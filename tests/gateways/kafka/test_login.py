@@ -5,7 +5,9 @@ import struct
 from typing import Any
 
 import pytest
+from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest, MetadataResponse
+from kafka.protocol.producer import ProduceResponse
 from kafka.protocol.sasl import (
     SaslAuthenticateRequest,
     SaslAuthenticateResponse,
@@ -15,8 +17,9 @@ from kafka.protocol.sasl import (
 
 from gatehouse.gateways.kafka.login import MAX_TOKEN_BYTES, MECHANISMS, SaslFault, read_bearer, read_plain
 from tests.gateways.accounts import KnownUsers
+from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import NOW_MS, Peer
-from tests.gateways.kafka.judge import decoded, framed
+from tests.gateways.kafka.judge import decoded, framed, produce
 
 PLAIN = b"\0ada\0lovelace"
 BEARER = b"n,,\x01auth=Bearer header.ada.signature\x01\x01"
@@ -274,6 +277,28 @@ def test_the_longest_session_is_a_setting() -> None:
     assert authenticate(peer, PLAIN).session_lifetime_ms == 5_000
     peer.wait(5_000)
     assert peer.link.closed
+
+
+def test_what_is_on_its_way_to_the_disk_is_answered_to_who_logs_in_again() -> None:
+    peer = closed_peer(decision=lambda *asked: True)
+    handshake(peer)
+    authenticate(peer, PLAIN)
+    peer.kernel.create_topic("plant", partitions=1)
+    peer.kernel.flush()
+    topic = DeleteRecordsRequest.DeleteRecordsTopic
+    part = topic.DeleteRecordsPartition
+    deletion = DeleteRecordsRequest(version=1, timeout_ms=1000, topics=[topic(version=1, name="plant", partitions=[
+        part(version=1, partition_index=0, offset=0)])])
+    login = [framed(SaslHandshakeRequest(version=1, mechanism="PLAIN"), 7),
+             framed(SaslAuthenticateRequest(version=2, auth_bytes=PLAIN), 8)]
+    assert peer.send(b"".join([framed(produce(9, {("plant", 0): batch(b"a")}), 5), framed(deletion, 6), *login])) == []
+    peer.kernel.flush()
+    produced, deleted, _, again = peer.link.frames()
+    row = decoded(ProduceResponse, 9, produced, 5).responses[0].partition_responses[0]
+    assert (row.error_code, row.base_offset, row.log_start_offset) == (0, 0, 0)
+    row = decoded(DeleteRecordsResponse, 1, deleted, 6).topics[0].partitions[0]
+    assert (row.error_code, row.low_watermark) == (0, 0)
+    assert decoded(SaslAuthenticateResponse, 2, again, 8).error_code == 0 and may_ask(peer)
 
 
 def test_nobody_becomes_somebody_else() -> None:

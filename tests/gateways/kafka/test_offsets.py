@@ -267,6 +267,61 @@ def test_what_a_request_shows_is_as_those_before_it_have_left_it(earlier: int) -
     assert answer.topics[0].partitions[0].offset == earlier
 
 
+def slow_clock(peer: Peer) -> None:
+    """A request is gone through in some turns."""
+    def now_ms() -> int:
+        peer.now_ms += 3
+        return peer.now_ms
+
+    peer.services.now_ms = now_ms
+
+
+@pytest.mark.parametrize("may_read", [True, False])
+def test_rights_that_change_while_a_request_is_gone_through(may_read: bool) -> None:
+    """In steps, between which anybody may look at the connection."""
+    allowed = True
+    peer = Peer(decision=lambda *asked: allowed)
+    peer.kernel.create_topic("plant", partitions=100)
+    peer.kernel.flush()
+    slow_clock(peer)
+    kind = ListOffsetsRequest.ListOffsetsTopic
+    rows = [kind.ListOffsetsPartition(version=7, partition_index=index, timestamp=-3, current_leader_epoch=-1)
+            for index in range(100)]
+    asked = ListOffsetsRequest(version=7, replica_id=-1, isolation_level=0,
+                               topics=[kind(version=7, name="plant", partitions=rows)])
+    assert peer.send(framed(asked, 5)) == [], "there is more to do than in one turn"
+    allowed = may_read
+    peer.services.admission.version = object()
+    peer.session.describe()
+    frames = [frame for _ in range(100) for frame in peer.wait(10)]
+    codes = [row.error_code for row in decoded(ListOffsetsResponse, 7, frames[0], 5).topics[0].partitions]
+    assert len(codes) == 100 and codes[0] == 0 and codes[-1] == (0 if may_read else 29)
+
+
+def test_nothing_is_committed_in_a_topic_that_is_deleted_meanwhile() -> None:
+    peer = Peer()
+    for name in ("plant", "other"):
+        peer.kernel.create_topic(name, partitions=100)
+    peer.kernel.flush()
+    slow_clock(peer)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic
+    part = topic.OffsetCommitRequestPartition
+    rows = [part(version=8, partition_index=index, committed_offset=7, committed_leader_epoch=-1, committed_metadata="")
+            for index in range(100)]
+    asked = OffsetCommitRequest(version=8, group_id="g", generation_id_or_member_epoch=-1, member_id="",
+                                group_instance_id=None, topics=[topic(version=8, name=name, partitions=rows)
+                                                                for name in ("plant", "other")])
+    assert peer.send(framed(asked, 5)) == []
+    gone = peer.kernel.by_name["plant"]
+    peer.kernel.delete_topic("plant")
+    peer.kernel.create_topic("plant", partitions=100)
+    for _ in range(100):
+        peer.wait(10)
+    peer.kernel.flush()
+    committed = peer.kernel.offsets["g"]
+    assert len(committed) == 100 and not any(partition_id in committed for partition_id in gone.partition_ids())
+
+
 def test_one_request_waits_undecoded_and_no_more() -> None:
     """What a client sends behind it is not read."""
     peer = plant()

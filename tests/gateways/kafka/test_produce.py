@@ -52,6 +52,26 @@ def test_a_batch_is_stored_as_it_was_sent(version: int, acks: int) -> None:
     assert [piece.data for piece in pieces] == [placed(data, 0, EPOCH), placed(data, 2, EPOCH)]
 
 
+def test_nothing_is_kept_of_a_batch_that_goes_elsewhere() -> None:
+    """It is answered by whoever takes it: here as half messages of a group without a name."""
+    peer = peer_with_topic()
+    peer.kernel.change_topic("plant", settings=TopicSettings(interpret_headers=True))
+    peer.kernel.flush()
+    for headers, code in ([], 0), ([("half", b"")], 87):
+        assert send(peer, 9, {("plant", 1): batch(b"a", headers=headers)})["plant", 1].error_code == code
+        assert peer.services.door("kafka")._submitted == {}
+
+
+def test_half_messages_of_who_may_not_publish_any_more_are_refused() -> None:
+    """A batch may be opened on another thread; here the right to its addresses is gone, and that to the topic is not.
+    """
+    peer = Peer(decision=lambda _, operation, name: name != "plant")
+    peer.kernel.create_topic("plant", partitions=2, settings=TopicSettings(interpret_headers=True))
+    peer.kernel.flush()
+    half = batch(b"a", headers=[("half", b"g")])
+    assert send(peer, 9, {("plant", 1): half})["plant", 1].error_code == 29
+
+
 def test_the_time_of_the_append_is_told_where_records_have_it() -> None:
     peer = peer_with_topic()
     peer.kernel.change_topic("plant", settings=TopicSettings(log_append_time=True))

@@ -198,6 +198,19 @@ def test_members_that_the_hub_does_not_understand_stay_as_they_are() -> None:
     assert isinstance(told[-1], Joined)
 
 
+@pytest.mark.parametrize("says", [
+    {"pattern": "("}, {"assignor": "magic"}, {"topics": frozenset(map(str, range(10_001)))}])
+def test_who_is_refused_for_what_it_says_leaves_the_group_as_it_is(says: dict[str, Any]) -> None:
+    old = one_old()
+    assigned = old.rig.kernel.assigned
+    with pytest.raises(KernelError):
+        Consumer(old.rig, "new", **says).send()
+    old.rig.run()
+    described = assigned.describe(GROUP)
+    assert described is not None and described.state is GroupState.STABLE and state_of(old.rig) is None
+    assert old.beat(), "nobody joins again for it"
+
+
 def test_a_full_group_does_not_go_over() -> None:
     old = one_old()
     beat = Beat("new", 0, topics=frozenset({"t"}), owned=frozenset(), rebalance_ms=1)

@@ -176,3 +176,18 @@ def test_work_begun_before_a_rewind_is_void() -> None:
     rig.world.advance(2_000)
     assert group.counts()[:3] == (3, 0, 0)
     assert [(one[1], one[2]) for one in pop(rig, group)] == [(0, 1), (1, 1), (2, 1)]
+
+
+def test_who_lists_groups_while_one_changes_keeps_nothing_of_what_it_was() -> None:
+    rig, _ = rig_with_orders()
+    groups = rig.kernel.groups
+    groups.define("billing", GroupSettings(max_attempts=3))
+    rig.run()
+    groups.define("billing", GroupSettings(max_attempts=4))
+    assert groups.all() == [("billing", GroupSettings(max_attempts=4))]
+    rig.run()
+    assert groups.settings("billing") == GroupSettings(max_attempts=4)
+    groups.delete("billing")
+    assert groups.all() == []
+    rig.run()
+    assert groups.settings("billing") is None
