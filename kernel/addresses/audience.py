@@ -59,7 +59,8 @@ class Audience(Generic[T]):
             self._by_first[first] = left
         else:
             del self._by_first[first]
-        self._first_levels.get(first, OTHERS).version += 1
+        level = self._first_levels.get(first, OTHERS)
+        level.version += 1
 
     def first_level(self, name: str) -> FirstLevel:
         """The change counter of a first level."""
@@ -76,8 +77,7 @@ class Audience(Generic[T]):
 
     def touch(self) -> None:
         """Everything must be looked at again."""
-        OTHERS.version += 1
-        for level in self._first_levels.values():
+        for level in (OTHERS, *self._first_levels.values()):
             level.version += 1
 
     def may_match(self, first_levels: frozenset[str] | None) -> bool:

@@ -372,6 +372,10 @@ class Session(Lasting):
         """Whether it has waited long enough."""
         return self.until_ms not in (CONNECTED, NEVER) and self.until_ms <= now_ms
 
+    def note_look(self, when_ms: int) -> None:
+        """It is seen then whether it is over; 0: nobody waits for that."""
+        self.looked_at_ms = when_ms
+
 
 def waits_for(stint: Stint, transient: bool) -> bool:
     """Whether messages that match wait for the session: QoS 0 waits for nobody unless `transient` says so, what a

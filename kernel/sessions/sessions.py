@@ -524,7 +524,7 @@ class Sessions:  # decision 162
             return                           # it is looked at before, and waits on then
         if len(self._waiting) > 2 * len(self._by_partition) + STALE_MAX:
             self._forget_stale()
-        session.looked_at_ms = session.until_ms
+        session.note_look(session.until_ms)
         heappush(self._waiting, (session.until_ms, session.partition_id))
         self._arm()
 
@@ -550,7 +550,7 @@ class Sessions:  # decision 162
             due_ms, partition_id = heappop(self._waiting)
             session = self._by_partition.get(partition_id)
             if session is not None and session.looked_at_ms == due_ms:
-                session.looked_at_ms = 0
+                session.note_look(0)
                 if session.is_over(self.loop.now_ms()):
                     try:
                         self._end(session, DELETED)
