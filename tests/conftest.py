@@ -28,9 +28,9 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 # What takes longest begins first: a process that has nothing left waits for the last of them.
 FIRST = ("tests/spark/", "tests/openapi/", "tests/gatehouse/demo/", "tests/simulation/", "tests/faults/",
-         "tests/relay/test_", "tests/interop/", "tests/gateways/test_copying_port.py", "tests/console/")
+         "tests/relay/", "tests/interop/", "tests/gateways/test_copying_port.py", "tests/console/")
 
-# One Spark, and one more for the tests that kill Sparks of their own; one browser. Each test of the simulator is alone:
+# One Spark, and one more for the tests that kill Sparks of their own; one browser. Each test of a simulator is alone:
 # they take long, and share nothing.
 TOGETHER = {
     "tests/spark/test_faults.py": "killed Sparks", "tests/spark/jobs/test_archive_faults.py": "killed Sparks",

@@ -661,10 +661,8 @@ def test_what_comes_back_is_pushed_out_by_what_was_published_meanwhile(hub: Kern
 
 # ---- what bears this door's number and is not its own
 
-@pytest.mark.parametrize("headers", [[], [(b"shown", b"yes")]])
-def test_what_has_no_side_of_this_door_is_another_doors_message(hub: KernelHub, headers: list[tuple[bytes, bytes]]
-                                                                ) -> None:
-    client = hub.client()
+def forge(hub: KernelHub, client: Client, headers: list[tuple[bytes, bytes]]) -> None:
+    """The messages 1 and 2 in queue `q`, which say that they came by this door."""
     fill(client, "q")
     kernel = hub.rig.kernel
     queue = kernel.groups.queue("q", "/")
@@ -672,6 +670,13 @@ def test_what_has_no_side_of_this_door_is_another_doors_message(hub: KernelHub, 
     for value in (b"1", b"2"):
         kernel.append([(kernel.place_queue(queue, 0), value, encode_headers(headers), DOOR, 0)], None)
     hub.rig.run()
+
+
+@pytest.mark.parametrize("headers", [[], [(b"shown", b"yes")]])
+def test_what_has_no_side_of_this_door_is_another_doors_message(hub: KernelHub, headers: list[tuple[bytes, bytes]]
+                                                                ) -> None:
+    client = hub.client()
+    forge(hub, client, headers)
     (_, name, method), (_, _, header), (_, _, body) = client.ask("basic.get", queue="q", no_ack=True)
     assert (name, method["routing_key"], body["body"]) == ("basic.get-ok", "q", b"1")
     assert read(header["raw"]).get("headers", {}).keys() == {name.decode() for name, _ in headers}
@@ -684,13 +689,7 @@ def test_what_has_no_side_of_this_door_is_another_doors_message(hub: KernelHub, 
 def test_a_side_that_is_none_is_no_side(hub: KernelHub, side: bytes) -> None:
     """A producer of Kafka's may write whatever it likes into a record."""
     client = hub.client()
-    fill(client, "q")
-    kernel = hub.rig.kernel
-    queue = kernel.groups.queue("q", "/")
-    assert queue is not None
-    for value in (b"1", b"2"):
-        kernel.append([(kernel.place_queue(queue, 0), value, encode_headers([(AMQP_HEADER, side)]), DOOR, 0)], None)
-    hub.rig.run()
+    forge(hub, client, [(AMQP_HEADER, side)])
     (_, _, method), (_, _, header), (_, _, body) = client.ask("basic.get", queue="q", no_ack=True)
     assert (method["routing_key"], body["body"]) == ("q", b"1") and read(header["raw"])
     assert consume(client, "q") == [b"2"]

@@ -68,7 +68,7 @@ def test_a_message_expires_by_its_own_word_at_the_head() -> None:
     assert group.counts().expired == 2
 
 
-def test_many_that_expire_at_once_give_way() -> None:
+def test_many_that_expire_at_once_give_way(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig()
     queue = rig.kernel.groups.declare_queue("work", QueueSettings(ttl_ms=10_000))
     for _ in range(100):
@@ -83,7 +83,7 @@ def test_many_that_expire_at_once_give_way() -> None:
         counts.append(group.counts().expired)
         return moved
 
-    rig.world.loop.step = counted                           # type: ignore[method-assign]
+    monkeypatch.setattr(rig.world.loop, "step", counted)
     rig.world.advance(10_000)
     rig.run()
     assert counts[-1] == 50_000
