@@ -1,10 +1,6 @@
 """Consumer groups whose partitions the hub assigns (KIP-848), with librdkafka's `group.protocol=consumer`."""
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,21 +11,10 @@ from confluent_kafka import Consumer, ConsumerGroupType, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.interop.asking import ask
-from tests.interop.test_kafka_groups import PARTITIONS, WAIT_S, address, fill, poll_until, read
-from tests.running_hub import ROOT, RunningHub, config_of, sound_hub
+from tests.interop.test_kafka_groups import PARTITIONS, WAIT_S, address, fill, member_that_is_killed, poll_until, read
+from tests.running_hub import RunningHub, config_of, sound_hub
 
 SETTINGS = "group_consumer_heartbeat_interval_ms = 200\ngroup_consumer_session_timeout_ms = 2000\n"
-
-MEMBER = """
-import sys
-from confluent_kafka import Consumer
-address, group, topic = sys.argv[1:]
-consumer = Consumer({"bootstrap.servers": address, "group.id": group, "group.protocol": "consumer",
-                     "auto.offset.reset": "earliest"})
-consumer.subscribe([topic], on_assign=lambda _, parts: print("assigned", len(parts), flush=True))
-while True:
-    consumer.poll(0.1)
-"""
 
 
 @pytest.fixture(scope="module")
@@ -82,16 +67,9 @@ def test_a_second_member_takes_half_and_gives_it_back_when_it_is_killed(hub: Run
     consumer = consumer_of(hub, "halves")
     consumer.subscribe(["halves"])
     poll_until(lambda: len(consumer.assignment()) == PARTITIONS, consumer)
-    member = subprocess.Popen([sys.executable, "-c", MEMBER, address(hub), "halves", "halves"], cwd=ROOT,
-                              stdout=subprocess.PIPE, text=True)
-    try:
-        poll_until(lambda: len(consumer.assignment()) == PARTITIONS // 2, consumer)
-        assert member.stdout is not None
-        while member.stdout.readline() != f"assigned {PARTITIONS // 2}\n":
-            pass                                   # what it is given first may be nothing, or one
-    finally:
-        os.kill(member.pid, signal.SIGKILL)
-        member.wait()
+    with member_that_is_killed("halves", {"bootstrap.servers": address(hub), "group.id": "halves",
+                                          "group.protocol": "consumer"}) as count:
+        poll_until(lambda: len(consumer.assignment()) == count() == PARTITIONS // 2, consumer)
     poll_until(lambda: len(consumer.assignment()) == PARTITIONS, consumer)
     consumer.close()
 
