@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from gatehouse.spark.jobs import delta
+from gatehouse.spark.jobs import delta, parquet
 from gatehouse.spark.jobs.arguments import parse_arguments
 from gatehouse.spark.jobs.failure import exit_code
 from gatehouse.spark.jobs.progress import follow
@@ -52,7 +52,9 @@ class Archive:
         settings = self._settings
         is_delta = settings.format == "delta"
         application = str(messages.sparkSession.sparkContext.getLocalProperty(QUERY_ID))
-        if is_delta and delta.has_batch(self._folder, application, batch_id):
+        if not is_delta:
+            parquet.claim(self._folder, application, batch_id)
+        elif delta.has_batch(self._folder, application, batch_id):
             return
         write_batch(messages, BatchWrite(str(self._folder), settings.format, settings.file_bytes, application,
                                          batch_id))

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -120,6 +121,19 @@ def test_parquet_files_for_readers_without_delta(spark: SparkSession, url: str, 
     found = duckdb.sql(f"select value from read_parquet('{folder}/topic=*/*/*.parquet', hive_partitioning = true) "
                        "where topic = 'plain'").fetchall()
     assert sorted(value.decode() for (value,) in found) == sorted(values)
+
+
+def test_a_lost_checkpoint_replaces_no_parquet_files(spark: SparkSession, url: str, client: SyncClient, folder: Path):
+    publish(client, "replaced", 10)
+    settings = ArchiveSettings(url=url, topics=("replaced",), to=str(folder), format="parquet", max_rows=4)
+    archive(spark, settings)
+    files = sorted(folder.rglob("batch-*.parquet"))
+    shutil.rmtree(folder / "_checkpoint")
+    publish(client, "instead", 1)
+    with pytest.raises(StreamingQueryException) as failure:
+        archive(spark, replace(settings, topics=("instead",)))
+    assert "going on would replace them" in cause_of(failure.value)
+    assert sorted(folder.rglob("batch-*.parquet")) == files
 
 
 def test_the_job_runs_under_spark_submit(url: str, client: SyncClient, folder: Path):

@@ -78,6 +78,21 @@ def test_duckdb_reads_the_table(tmp_path: Path):
     assert duckdb.sql("select count(*), sum(\"offset\") from messages where topic = 'plant'").fetchall() == [(10, 45)]
 
 
+def test_parquet_files_of_another_checkpoint_are_not_replaced(tmp_path: Path):
+    for batch_id in range(2):
+        parquet.claim(tmp_path, "query-1", batch_id)
+        files = write_files([batch_of("plant", range(3))], tmp_path, f".{batch_id}", 1 << 20)
+        parquet.commit(tmp_path, files, batch_id)
+    with pytest.raises(delta.ForeignTable, match="going on would replace them"):
+        parquet.claim(tmp_path, "query-2", 0)
+    parquet.claim(tmp_path, "query-1", 2)
+    (tmp_path / parquet.OWNER).unlink()              # written before there was a note
+    with pytest.raises(delta.ForeignTable):
+        parquet.claim(tmp_path, "query-2", 0)
+    parquet.claim(tmp_path, "query-1", 2)
+    assert len(list(tmp_path.rglob("*.parquet"))) == 2
+
+
 def test_a_parquet_batch_that_comes_again_replaces_itself(tmp_path: Path):
     for attempt, tasks in (("first", 3), ("second", 2)):
         files = [file for task in range(tasks)
