@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 POP_MAX: Final = 32                 # messages of one pop unless asked, as in the HTTP interface
 MAX_HANDLES: Final = 1_000          # of one request
+PAGE_MAX: Final = 100               # of one page, which may have fewer: a hub bounds its bytes, too
 
 Leases = Iterable[Message | str]
 """Messages that were popped, or their receipt handles."""
@@ -123,9 +124,16 @@ class Group(LeasedQueue):
     # --- dead letters --------------------------------------------------------------------------------------------
 
     async def dead_letters(self, max: int = 100) -> list[dict[str, Any]]:
-        """Messages that could not be delivered, with reason and origin, oldest first."""
-        page = await self.client.request("GET", "/v1/dead-letters", query={"group": self.name, "max": str(max)})
-        messages: list[dict[str, Any]] = page["messages"]
+        """Messages that could not be delivered, with reason and origin, oldest first; so many at most."""
+        messages: list[dict[str, Any]] = []
+        query = {"group": self.name}
+        while len(messages) < max:
+            query["max"] = str(min(max - len(messages), PAGE_MAX))
+            page = await self.client.request("GET", "/v1/dead-letters", query=query)
+            messages += page["messages"]
+            if not page["cursor"]:
+                break
+            query["cursor"] = page["cursor"]
         return messages
 
     async def redrive(self, ids: Sequence[str] | None = None) -> Redrive:

@@ -112,6 +112,22 @@ def test_what_fails_is_tried_again_and_ends_as_a_dead_letter(hub: RunningHub) ->
     run(test)
 
 
+def test_all_dead_letters_are_shown_however_large_they_are(hub: RunningHub) -> None:
+    """A page of the hub has a MiB at most."""
+    async def test() -> None:
+        async with Client(url(hub)) as client:
+            await client.publish_many([client.message("heavy/x", "x" * 300_000) for _ in range(6)])
+            group = client.group("lifters", "heavy")
+            messages: list[Message] = []
+            while len(messages) < 6:
+                messages += await group.pop(wait_s=20)
+            assert await group.reject(messages) == [None] * 6
+            while len(await group.dead_letters()) < 6:             # they are read before they are buried
+                await asyncio.sleep(0.01)
+            assert [len(await group.dead_letters(count)) for count in (5, 100)] == [5, 6]
+    run(test)
+
+
 def test_an_ack_whose_answer_is_lost_has_been_done(hub: RunningHub) -> None:
     async def test() -> None:
         link = LossyLink(hub.port("http"), lost=1)
