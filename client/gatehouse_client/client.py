@@ -416,11 +416,12 @@ class Client:
                             limit: int | None = None) -> tuple[int, list[dict[str, Any]]]:
         """Move messages of a queue to another `queue`, or publish them to an `address`; as many as are ready, or the
         first so many. How many went, and a problem for each that did not."""
+        if limit is None:
+            limit = max(1, (await self.queue(name))["ready"])      # not what comes meanwhile, perhaps by this
         moved = 0
         wish: dict[str, Any] = {"address": address} if queue is None else {"queue": queue}
-        while limit is None or moved < limit:
-            if limit is not None:
-                wish["max"] = min(limit - moved, MAX_REQUEST_MESSAGES)
+        while moved < limit:
+            wish["max"] = min(limit - moved, MAX_REQUEST_MESSAGES)
             answer = await self.request("POST", path_of("v1", "queues", name, "move"), wish)
             moved += answer["moved"]
             if answer["left"] or not answer["more"] or not answer["moved"]:

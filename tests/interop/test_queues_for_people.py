@@ -94,6 +94,15 @@ def test_what_is_moved_is_for_amqp_what_it_was(client, channel):
     assert [message.value for message in client.read("elsewhere")] == [b"x"]
 
 
+def test_what_a_move_itself_sends_to_the_queue_is_not_moved_again(client):
+    client.declare_queue("round")
+    client.bind_queue("round", "round/#")
+    for number in range(3):
+        client.publish("round/x", str(number))
+    assert client.move_messages("round", address="round/y") == (3, [])
+    assert [message["address"] for message in client.peek_queue("round")] == ["round/y"] * 3
+
+
 def test_a_move_that_does_not_fit_leaves_the_rest(client, channel):
     client.declare_queue("full", max_length=1, overflow="reject")
     channel.queue_declare("many", durable=True)
