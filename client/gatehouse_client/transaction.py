@@ -69,7 +69,7 @@ class Transaction:
         self._check = check
         self._outcome = outcome
         self._acks: dict[str, list[str]] = {}
-        self._offsets: list[dict[str, Any]] = []
+        self._offsets: dict[tuple[str, str, int], int] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -120,8 +120,8 @@ class Transaction:
 
     def advance(self, group: str, message: Message) -> None:
         """With the commit: that group, which counts by offsets, is behind this message."""
-        self._offsets.append({"group": group, "topic": message.topic, "partition": message.partition,
-                              "offset": message.offset + 1})
+        place = (group, message.topic, message.partition)
+        self._offsets[place] = max(self._offsets.get(place, 0), message.offset + 1)
 
     async def commit(self) -> None:
         """Every message enters its partition, and what was consumed is settled, in one piece; again is no mistake.
@@ -133,7 +133,8 @@ class Transaction:
         if self._acks:
             settled["acks"] = [{"group": group, "receipt_handles": handles} for group, handles in self._acks.items()]
         if self._offsets:
-            settled["offsets"] = self._offsets
+            settled["offsets"] = [{"group": group, "topic": topic, "partition": partition, "offset": offset}
+                                  for (group, topic, partition), offset in self._offsets.items()]
         await self._decide(Decision.COMMIT, settled)
 
     async def rollback(self) -> None:

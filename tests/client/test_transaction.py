@@ -17,6 +17,7 @@ class Hub:
 
     def __init__(self, *failures: Exception | None) -> None:
         self.told: list[str] = []
+        self.documents: list[object] = []
         self._failures = list(failures)
 
     async def hold(self, path: str, body: bytes, *, once: bool) -> dict[str, Any]:
@@ -24,6 +25,7 @@ class Hub:
 
     async def request(self, method: str, path: str, document: object = None, **_: object) -> dict[str, Any]:
         self.told.append(path.rpartition("/")[2])
+        self.documents.append(document)
         failure = self._failures.pop(0) if self._failures else None
         if failure is not None:
             raise failure
@@ -47,6 +49,16 @@ async def fail(_: Transaction) -> None:
 
 async def commit(transaction: Transaction) -> None:
     await transaction.commit()
+
+
+def test_a_group_goes_on_behind_the_last_of_its_messages_in_whatever_order_they_were_told() -> None:
+    async def advance(transaction: Transaction) -> None:
+        for offset in (3, 5, 4):
+            transaction.advance("g", Message("1", "t", 0, offset, None, None, (), "t", 0, "http"))
+
+    hub = Hub()
+    asyncio.run(run(hub, advance))
+    assert hub.documents == [{"offsets": [{"group": "g", "topic": "t", "partition": 0, "offset": 6}]}]
 
 
 def test_a_commit_of_which_nothing_was_heard_is_not_rolled_back() -> None:
