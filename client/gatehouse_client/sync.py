@@ -282,7 +282,8 @@ class SyncClient:
             while entries := self.wait(_next(source)):
                 yield entries[0]
         finally:
-            if not self._loop.is_closed():
+            # garbage may be collected on the loop's thread, where nothing can be waited for: the loop closes it then
+            if not self._loop.is_closed() and threading.current_thread() is not self._thread:
                 self.wait(source.aclose())
 
 

@@ -7,9 +7,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -352,3 +353,19 @@ def test_threads_share_a_synchronous_client(hub: RunningHub) -> None:
         client.delete_topic("sync")
         assert "sync" not in [topic["name"] for topic in client.topics()]
     client.close()      # a second time does no harm
+
+
+def test_an_iterator_that_is_collected_on_the_clients_own_thread_holds_up_nobody() -> None:
+    """Garbage is collected on whatever thread makes some."""
+    async def numbers() -> AsyncGenerator[int, None]:
+        for number in range(2):
+            yield number
+
+    async def collect() -> None:
+        iterator.close()
+
+    client = SyncClient()
+    iterator = cast(Any, client._iterate(numbers()))
+    assert next(iterator) == 0
+    asyncio.run_coroutine_threadsafe(collect(), client._loop).result(WAIT_S)
+    client.close()
