@@ -77,7 +77,8 @@ class Client:
         """
         message = encode(value, address=address, topic=topic, key=key, headers=headers, properties=properties,
                          now_ms=_now_ms())
-        (result,) = await self._publish([message], idempotency_key or new_key())
+        key = idempotency_key or new_key()
+        (result,) = await self._publish([message], key, key)
         return _stored(result)
 
     async def publish_many(self, messages: Sequence[bytes], *, idempotency_key: str | None = None) -> list[Result]:
@@ -169,15 +170,15 @@ class Client:
                       now_ms=_now_ms())
 
     async def _publish_batch(self, messages: list[bytes]) -> list[Result]:
-        return await self._publish(messages, new_key())
+        return await self._publish(messages, new_key(), None)      # a key of many tells nothing of one of them
 
     # decision 78
-    async def _publish(self, messages: list[bytes], key: str, told_key: str | None = None) -> list[Result]:
+    async def _publish(self, messages: list[bytes], key: str, told_key: str | None) -> list[Result]:
         try:
             answer = await self.door.ask("POST", "/v1/publish", body=_body(messages), repeatable=True,
                                          headers={**JSON, "Idempotency-Key": key})
         except OutcomeUnknown as error:
-            error.idempotency_key = told_key or key
+            error.idempotency_key = told_key
             raise
         except HubError as error:
             return _refused(error, len(messages))

@@ -208,6 +208,31 @@ def test_an_outcome_that_stays_unknown_can_be_asked_for_later(hub: RunningHub) -
     run(test)
 
 
+def test_what_is_stored_of_several_requests_is_not_stored_again(hub: RunningHub) -> None:
+    """The hub stops taking messages between the first request and the second."""
+    async def test() -> None:
+        async with Client(url(hub)) as client:
+            messages = [client.message(topic="parts", key=str(number), value="x" * 1_500_000) for number in range(3)]
+            client.door = StoppingDoor(url(hub), user=None, password=None, retry=QUICK, timeout_s=15, connections=1)
+            with pytest.raises(OutcomeUnknown, match="2 messages were answered for before this") as unknown:
+                await client.publish_many(messages)
+            assert unknown.value.code == "stopping"
+            await client.publish_many(messages, idempotency_key=unknown.value.idempotency_key)
+            assert len(await values(client, "parts")) == 3
+            await client.door.close()
+    run(test)
+
+
+def test_the_key_of_a_batch_is_no_key_of_one_of_its_messages(hub: RunningHub) -> None:
+    async def test() -> None:
+        async with LossyLink(hub.port("http"), lost=4).open() as through, Client(through, retry=QUICK) as client:
+            futures = [await client.submit("unknown/b", str(number)) for number in range(2)]
+            await client.flush()
+            assert [(type(future.exception()), getattr(future.exception(), "idempotency_key", ""))
+                    for future in futures] == [(OutcomeUnknown, None)] * 2
+    run(test)
+
+
 def test_a_oneway_message_is_never_repeated(hub: RunningHub) -> None:
     async def test() -> None:
         link = LossyLink(hub.port("http"), lost=1)
