@@ -85,12 +85,18 @@ class Client:
         """Store messages that `message` has made, in order; what became of each: where it is, or why it is not.
 
         Those of one request are stored together, and more than a request takes go in several. Raises HubError where a
-        whole request failed; repeating the call with the same `idempotency_key` stores nothing twice.
+        whole request failed, OutcomeUnknown where messages of one before it are stored; repeating the call with the
+        same `idempotency_key` stores nothing twice.
         """
         base = idempotency_key or new_key()
         results: list[Result] = []
         for number, request in enumerate(in_requests(list(messages), MAX_REQUEST_MESSAGES)):
-            results += await self._publish(request, f"{base}-{number}", base)
+            try:
+                results += await self._publish(request, f"{base}-{number}", base)
+            except HubError as error:
+                if not any(isinstance(result, Stored) for result in results):
+                    raise
+                raise _stored_in_part(error, base, len(results)) from error
         return results
 
     async def submit(self, address: str | None = None, value: Value = None, *, topic: str | None = None,
@@ -497,6 +503,14 @@ def _now_ms() -> int:
 
 def _body(messages: list[bytes]) -> bytes:
     return b'{"messages":[' + b",".join(messages) + b"]}"
+
+
+def _stored_in_part(error: HubError, key: str, count: int) -> OutcomeUnknown:
+    """One of several requests failed, behind others that are stored: their `count` messages are answered for."""
+    unknown = OutcomeUnknown(f"{count} messages were answered for before this: {error}", error.code, error.status,
+                             error.problem)
+    unknown.idempotency_key, unknown.retry_after_s = key, error.retry_after_s
+    return unknown
 
 
 def _refused(error: HubError, count: int) -> list[Result]:

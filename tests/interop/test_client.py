@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 
 from gatehouse_client import Batching, Client, HubError, OutcomeUnknown, Retry, SyncClient
+from gatehouse_client.door import Answer, HttpDoor
 from gatehouse_client.errors import Conflict, InvalidRequest, NotFound, TooLarge, Unavailable
 from tests.running_hub import ROOT, RunningHub, config_of, free_port
 
@@ -76,6 +77,18 @@ class LossyLink:
         head = await reader.readuntil(b"\r\n\r\n")
         length = re.search(rb"\r\ncontent-length: *(\d+)\r\n", head, re.IGNORECASE)
         return head + await reader.readexactly(int(length[1]) if length else 0)
+
+
+class StoppingDoor(HttpDoor):
+    """Its second request finds a hub that stops."""
+
+    requests = 0
+
+    async def ask(self, *arguments: Any, **options: Any) -> Answer:
+        self.requests += 1
+        if self.requests == 2:
+            raise Unavailable("the hub stops", "stopping", 503)
+        return await super().ask(*arguments, **options)
 
 
 def test_publish_and_read(hub: RunningHub) -> None:
