@@ -26,8 +26,9 @@ POSITIONS: Final = ("startingOffsets", "startingTimestamp", "startingOffsetsByTi
 READING: Final = (*WHAT, *POSITIONS, "columns", "failOnDataLoss", "minPartitions", "maxRecordsPerPartition",
                   "maxOffsetsPerTrigger", "maxBytesPerTrigger", "fetchBytes")
 WRITING: Final = ("topic", "batchBytes", "compression", "queryName", "checkpointLocation", "path")
+STRATEGY: Final = "startingOffsetsByTimestampStrategy"
 WITHOUT_EFFECT: Final = ("includeHeaders", "groupIdPrefix", "kafkaConsumer.pollTimeoutMs", "fetchOffset.numRetries",
-                         "fetchOffset.retryIntervalMs", "startingOffsetsByTimestampStrategy")
+                         "fetchOffset.retryIntervalMs", STRATEGY)
 """Options of the Kafka connector that ask for what is always so here."""
 
 KNOWN: Final = {name.lower(): name for name in (*CONNECTION, *READING, *WRITING, *WITHOUT_EFFECT)}
@@ -93,6 +94,9 @@ class OptionReader:
         for name in given:
             if name.lower() not in KNOWN:
                 raise InvalidOption(_unknown(name))
+        if self.text(STRATEGY, LATEST).lower() != LATEST:
+            raise InvalidOption(f"option {STRATEGY!r} is always 'latest' here: a partition without a message of that "
+                                "time or later is read from its end")
 
     def text(self, name: str, default: str = "") -> str:
         return self._given.get(name.lower(), default).strip()

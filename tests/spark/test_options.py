@@ -57,6 +57,7 @@ def test_a_time_goes_before_offsets_as_in_the_connector() -> None:
     ({"user": "u", "token": "t"}, "give 'token' or 'user'"),
     ({"faliOnDataLoss": "true"}, "did you mean 'failOnDataLoss'"),
     ({"kafka.group.id": "x"}, "belongs to a Kafka client"),
+    ({"startingOffsetsByTimestampStrategy": "error"}, "is always 'latest'"),
 ])
 def test_what_is_wrong_is_said(given: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidOption, match=said):
