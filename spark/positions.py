@@ -126,6 +126,8 @@ def _offsets(topic: TopicBounds, place: Place, ending: bool) -> dict[int, int]:
     if place == LATEST:
         return dict(topic.ends)
     if isinstance(place, AtTime):
+        if place.everywhere_ms is None:
+            _named(topic, place.by_partition_ms)
         offsets = {partition: topic.at_times.get(partition) for partition in topic.partitions}
         return {partition: topic.ends[partition] if at is None else at for partition, at in offsets.items()}
     assert not isinstance(place, str)
@@ -133,13 +135,9 @@ def _offsets(topic: TopicBounds, place: Place, ending: bool) -> dict[int, int]:
 
 
 def _given(topic: TopicBounds, place: Mapping[str, Mapping[int, int]], ending: bool) -> dict[int, int]:
-    """Offsets as the reader said them; all partitions must be there, as the Kafka connector wants it."""
-    given = place.get(topic.name)
-    if given is None or set(given) != set(topic.partitions):
-        raise InvalidOption(f"the JSON of offsets has to name every partition of {topic.name!r}: "
-                            f"{list(topic.partitions)}")
+    """Offsets as the reader said them."""
     offsets = {}
-    for partition, offset in given.items():
+    for partition, offset in _named(topic, place).items():
         if offset < 0 and SPECIAL.get(offset) is None:
             raise InvalidOption(f"an offset is a whole number from 0, -2 (earliest) or -1 (latest), not {offset}")
         if offset < 0:
@@ -150,6 +148,15 @@ def _given(topic: TopicBounds, place: Mapping[str, Mapping[int, int]], ending: b
                                 f"partition {partition} of {topic.name!r} ends at {topic.ends[partition]}")
         offsets[partition] = offset
     return offsets
+
+
+def _named(topic: TopicBounds, place: Mapping[str, Mapping[int, int]]) -> Mapping[int, int]:
+    """What a JSON says of a topic; all partitions must be there, as the Kafka connector wants it."""
+    given = place.get(topic.name)
+    if given is None or set(given) != set(topic.partitions):
+        raise InvalidOption(f"the JSON of offsets or times has to name every partition of {topic.name!r}: "
+                            f"{list(topic.partitions)}")
+    return given
 
 
 def _levels(text: str) -> tuple[str, ...]:

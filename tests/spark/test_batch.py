@@ -78,6 +78,10 @@ def test_offsets_times_and_assignment(hub: RunningHub, door: HttpDoor, reading: 
     assert numbers(reading.batch(startingTimestamp=base + 4000, endingTimestamp=base + 900_000)) == list(range(4, 20))
     by_partition = json.dumps({"plant": {"0": base + 10_000, "1": base + 10_000}})
     assert numbers(reading.batch(startingOffsetsByTimestamp=by_partition)) == list(range(10, 20))
+    assert "has to name every partition" in refusal(
+        lambda: reading.batch(startingOffsetsByTimestamp=json.dumps({"plant": {"0": base}})))
+    assert "has to name every partition" in refusal(
+        lambda: reading.batch(startingOffsetsByTimestamp=json.dumps({"plnat": {"0": base, "1": base}})))
     assert reading.batch(assign='{"plant": [1]}').count() == end1
     assert "partition 0 of 'plant' ends at" in refusal(
         lambda: reading.batch(startingOffsets=json.dumps({"plant": {"0": end0 + 1, "1": 0}})))
