@@ -41,7 +41,6 @@ class ReadSpec:
     hub: HubAddress
     columns: tuple[str, ...]
     filter: tuple[str, ...] = ()           # levels of an address filter; (): every address
-    keys: frozenset[bytes] = frozenset()   # only these keys, where there are any
     fail_on_data_loss: bool = True
     fetch_bytes: int = 512 << 10
 
@@ -59,8 +58,6 @@ def read_task(spec: ReadSpec, task: Task) -> Iterator[pa.RecordBatch]:
     columns = Columns(spec.columns, task.facts)
     for range_, pieces in grouped(pages(spec, task.ranges)):
         for records in _wanted(spec, range_, pieces):
-            if spec.keys and len(records):
-                records = _with_keys(records, spec.keys)
             if spec.filter and len(records):
                 records = _matching(records, columns, range_.topic, spec.filter)
             if len(records):
@@ -182,15 +179,6 @@ def _wanted(spec: ReadSpec, range_: Range, pieces: Heads) -> Iterator[Located]:
         if len(records) and (records.offset[0] < range_.offset or records.offset[-1] >= range_.end):
             records = records.only((records.offset >= range_.offset) & (records.offset < range_.end))
         yield records
-
-
-def _with_keys(records: Located, keys: frozenset[bytes]) -> Located:
-    lengths = np.array(sorted({len(key) for key in keys}))
-    possible = np.flatnonzero(np.isin(records.key_length, lengths))
-    buffer = records.buffer
-    kept = [i for i in possible.tolist()
-            if buffer[records.key_at[i]:records.key_at[i] + records.key_length[i]] in keys]
-    return records.only(np.array(kept, np.int64))
 
 
 def _matching(records: Located, columns: Columns, topic: str, pattern: tuple[str, ...]) -> Located:

@@ -8,7 +8,7 @@ from pyspark.sql.types import StructType
 
 from gatehouse.spark.errors import InvalidOption
 from gatehouse.spark.options import read_options, read_write_options
-from gatehouse.spark.reading import BatchReader, batch_reader
+from gatehouse.spark.reading import BatchReader
 from gatehouse.spark.schema import check_schema, schema_of
 from gatehouse.spark.streaming import StreamReader
 from gatehouse.spark.writing import BatchWriter, StreamWriter
@@ -31,7 +31,7 @@ class GatehouseSource(DataSource):
 
     def reader(self, schema: StructType) -> BatchReader:
         """Of a batch."""
-        return batch_reader(read_options(self.options), check_schema(schema).fieldNames())
+        return BatchReader(read_options(self.options), check_schema(schema).fieldNames())
 
     def streamReader(self, schema: StructType) -> StreamReader:
         """Of a stream."""

@@ -122,6 +122,9 @@ def test_filters_give_the_same_whether_they_are_pushed_or_not(door: HttpDoor, re
         assert numbers(two) == [7, 299]
         assert frame.where("topic = 'fleet'").count() == 10
         assert frame.where("timestamp >= '2024-01-01'").count() == 10
+        assert frame.where("timestamp >= '1960-01-01'").count() == 310
+        assert numbers(frame.where("key in (cast('k7' as binary), null)")) == [7, 7]
+        assert frame.count() == 310              # Spark keeps what a filter before it has made of the frame
         assert frame.where("partition = 1 or topic = 'fleet'").count() >= 10
         assert frame.where("partition = 1 and partition = 2").count() == 0
         assert frame.where("key = cast('k1' as binary) and key = cast('k2' as binary)").count() == 0

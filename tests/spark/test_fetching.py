@@ -103,8 +103,7 @@ def test_a_batch_that_claims_two_milliards_is_read_and_passed(monkeypatch: pytes
         assert read(monkeypatch, answer_of([lying]), ranges=(Range("plant", "u", 3, 5_000, 6_000),)) == []
 
 
-def test_keys_and_address_filters(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert read(monkeypatch, answer_of([rows(10, 20)]), keys=frozenset((b"k11", b"k19", b"k5"))) == [11, 19]
+def test_address_filters(monkeypatch: pytest.MonkeyPatch) -> None:
     assert read(monkeypatch, answer_of([rows(10, 20)]), filter=("plant", "k12")) == [12]
     assert read(monkeypatch, answer_of([rows(10, 20)]), filter=("fleet", "#")) == []
 
