@@ -142,8 +142,8 @@ def follow(spark: SparkSession, starts: Sequence[Callable[[], StreamingQuery]]) 
             for start in starts:
                 runs.append(Run(start))
             while not stopped.wait(LOOK_S):
-                _look(runs, line)
-                if not any(run.query.isActive for run in runs):
+                have_ended = not any(run.query.isActive for run in runs)      # asked first: then it is known how
+                if not _look(runs, line) and have_ended:
                     break
         finally:
             for run in runs:
@@ -154,13 +154,17 @@ def follow(spark: SparkSession, starts: Sequence[Callable[[], StreamingQuery]]) 
             spark.stop()
 
 
-def _look(runs: Sequence[Run], line: ProgressLine) -> None:
+def _look(runs: Sequence[Run], line: ProgressLine) -> bool:
+    """Show how far they are; whether one was started again. Raises JobFailed."""
+    started_again = False
     for run in runs:
         run.add_progress()
         cause = run.start_again()
         if cause is not None:
             line.end(f"{run.query.name} is started again: {cause}")
+            started_again = True
     line.show(_text(runs), time.monotonic())
+    return started_again
 
 
 def _text(runs: Sequence[Run]) -> str:

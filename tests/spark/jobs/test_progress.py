@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 import io
+from typing import cast
 
 import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from gatehouse.spark.jobs.failure import JobFailed
-from gatehouse.spark.jobs.progress import MAX_IN_VAIN, Count, ProgressLine, Run, cause_of
+from gatehouse.spark.jobs.progress import MAX_IN_VAIN, Count, ProgressLine, Run, cause_of, follow
 
 FAILURE = """[PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR] Failed when Python data source perform read: Traceback
   File "worker.py", line 3, in read
@@ -39,6 +42,25 @@ class FakeQuery:
 
     def exception(self) -> Exception | None:
         return self._failure
+
+
+class LateFailure(FakeQuery):
+    """It fails just after it was first asked whether it has."""
+
+    isActive = True
+
+    def exception(self) -> Exception | None:
+        failure = None if self.isActive else self._failure
+        self.isActive = False
+        return failure
+
+    def stop(self) -> None:
+        """It has ended."""
+
+
+class FakeSession:
+    def stop(self) -> None:
+        """Nothing runs."""
 
 
 def test_rows_are_counted_once_however_often_spark_reports_them():
@@ -95,3 +117,8 @@ def test_what_passes_by_itself_is_tried_again_some_times():
     with pytest.raises(JobFailed, match="connect back"):
         run.start_again()
     assert len(starts) == MAX_IN_VAIN + 1
+
+
+def test_a_query_that_fails_while_it_is_looked_at_has_not_ended_well():
+    with pytest.raises(JobFailed, match="lost"):
+        follow(cast(SparkSession, FakeSession()), [lambda: cast(StreamingQuery, LateFailure([], ValueError("lost")))])
