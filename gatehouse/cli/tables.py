@@ -9,6 +9,9 @@ from typing import Any, Final
 import click
 
 MAX_CELL_CHARACTERS: Final = 120
+FIRST_MS: Final = -62_135_596_800_000
+LAST_MS: Final = 253_402_300_799_999
+"""The years 1 to 9999."""
 
 
 def cell(value: Any) -> str:
@@ -53,5 +56,7 @@ def show(value: Any, text: str, json_wanted: bool) -> None:
 
 
 def time_text(time_ms: int, timespec: str = "seconds") -> str:
-    """Milliseconds since 1970 as people write a time, in UTC."""
+    """Milliseconds since 1970 as people write a time, in UTC; as they are where no calendar here has them."""
+    if not FIRST_MS <= time_ms <= LAST_MS:
+        return f"{time_ms} ms"
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec=timespec)

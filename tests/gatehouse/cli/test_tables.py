@@ -1,7 +1,7 @@
 """Tables for people."""
 from __future__ import annotations
 
-from gatehouse.cli.tables import cell, pairs, table
+from gatehouse.cli.tables import FIRST_MS, LAST_MS, cell, pairs, table, time_text
 
 
 def test_columns_are_aligned_and_numbers_stand_to_the_right():
@@ -21,3 +21,8 @@ def test_a_cell_moves_no_cursor_and_is_short():
 
 def test_pairs():
     assert pairs({"a": 1, "long": None}) == "a     1\nlong  -"
+
+
+def test_times_that_no_calendar_has_are_told_as_they_are():
+    assert [time_text(time_ms) for time_ms in (FIRST_MS, LAST_MS, FIRST_MS - 1, LAST_MS + 1)] == [
+        "0001-01-01T00:00:00+00:00", "9999-12-31T23:59:59+00:00", "-62135596800001 ms", "253402300800000 ms"]
