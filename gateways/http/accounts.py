@@ -74,9 +74,12 @@ async def administrator(door: Door, call: Call) -> tuple[Author, Administration]
     return author(call, principal.name), accounts
 
 
-async def changed(door: Door, change: Callable[[Callable[[Any], None]], None]) -> Any:
-    """What `change` tells its call-back in the end. Raises the AccountError that it may be, Refusal at the deadline."""
+# decision 217: the right is asked for again after a wait
+async def changed(door: Door, call: Call, change: Callable[[Callable[[Any], None]], None]) -> Any:
+    """What `change` tells its call-back in the end. Raises the AccountError that it may be, Refusal at the deadline;
+    Denied, NotAuthenticated where who asks may no longer: the body may have come slowly."""
     async with door.changing:
+        await administering(door, call)
         return await _changed(door, change)
 
 
@@ -85,6 +88,7 @@ async def changed_if(door: Door, call: Call, shown: Callable[[], Mapping[str, An
     """Make a change as `changed` does, if the request's conditions fit what is there before it, which `shown` gives.
     Refuses `precondition_failed`."""
     async with door.changing:
+        await administering(door, call)
         check_conditions(call.headers, shown())
         return await _changed(door, change)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 import time
 import urllib.request
@@ -507,3 +508,27 @@ def test_what_clients_declare_is_audited(guarded: GuardedHub) -> None:
     assert [entry["door"] for entry in (*amqps, *kafkas)] == ["amqp"] * 7 + ["kafka"]
     for entry in (*amqps, *kafkas):
         assert entry["by"] == "root" and entry["peer"].startswith("127.0.0.1:") and entry["at"] > 0
+
+
+@pytest.mark.parametrize(("method", "path", "document"), [
+    ("PUT", "/v1/users/boss", {"groups": ["admins"]}), ("POST", "/v1/users/boss/keys", {"name": "k"}),
+    ("POST", "/v1/acl", {"who": "user:boss", "pattern": "#"}), ("PUT", "/v1/acl/7", {"who": "user:boss"}),
+    ("POST", "/v1/acl/test", {"user": "root", "operation": "publish", "on": "a"}),
+    ("POST", "/v1/limits", {"of": "hub", "messages_per_s": 1}), ("PUT", "/v1/webhooks/w", {"url": "https://a.test/"}),
+    ("PUT", "/v1/circuits/group:g", {"circuit": "open"}), ("POST", "/v1/drills", {"drill": "held_disk"}),
+    ("POST", "/v1/relay/join", {"invitation": "x"})])
+def test_a_body_that_comes_slowly_keeps_no_right_to_administer(guarded: GuardedHub, method: str, path: str,
+                                                               document: dict[str, Any]) -> None:
+    boss = json.dumps({"password": PASSWORD, "groups": ["admins"]}).encode()
+    assert http(guarded, "PUT", "/v1/users/boss", boss, user="root")[0] in (200, 201)
+    body = json.dumps(document).encode()
+    login = b64encode(f"boss:{PASSWORD}".encode()).decode()
+    with socket.create_connection(("127.0.0.1", guarded.ports("http")[0]), WAIT_S) as slow:
+        slow.sendall(f"{method} {path} HTTP/1.1\r\nHost: hub\r\nAuthorization: Basic {login}\r\n"
+                     f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+                     "Expect: 100-continue\r\n\r\n".encode())
+        assert slow.recv(4096).startswith(b"HTTP/1.1 100 ")          # the right was looked at
+        assert http(guarded, "PUT", "/v1/users/boss", b'{"groups": []}', user="root")[0] == 200
+        slow.sendall(body)
+        assert slow.recv(4096).startswith(b"HTTP/1.1 403 ")
+    assert json.loads(http(guarded, "GET", "/v1/users/boss", user="root")[1])["groups"] == []

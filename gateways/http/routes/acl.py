@@ -18,6 +18,7 @@ from gatehouse.gateways.http.accounts import (
     CHANGES,
     KIND,
     OPERATIONS,
+    administering,
     administrator,
     changed,
     changed_if,
@@ -106,7 +107,7 @@ async def add_rule(door: Door, call: Call) -> Answered:
     by, accounts = await administrator(door, call)
     call.query()
     document = await read_object(door, call)
-    rule: Rule = await changed(door, lambda on_done: accounts.add_rule(by, document, on_done))
+    rule: Rule = await changed(door, call, lambda on_done: accounts.add_rule(by, document, on_done))
     return json_answer(rule.as_dict(), 201)
 
 
@@ -154,6 +155,7 @@ async def ask_rights(door: Door, call: Call) -> Answered:
     await administrator(door, call)
     call.query()
     question = await read(door, call, RightsQuestion)
+    await administering(door, call)
     verdict = door.admission.explain(
         question.user, lambda rights: ask(rights, question.kind, question.operation, question.on),
         groups=question.groups, tenant=question.tenant, client_id=question.client_id)

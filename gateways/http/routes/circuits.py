@@ -91,6 +91,7 @@ async def put_circuit(door: Door, call: Call) -> Answered:
     principal = await administering(door, call)
     call.query()
     document = await read(door, call, CircuitInput)
+    await administering(door, call)
     door.services.circuits.turn(principal.tenant, call.topic_name(), document.circuit == "open")
     return json_answer(_found(door, principal, call))
 

@@ -38,6 +38,7 @@ async def post_drill(door: Door, call: Call) -> Answered:
     await administering(door, call)
     call.query()
     document = await read(door, call, DrillInput)
+    await administering(door, call)
     drills = door.services.drills
     if drills is None:
         raise Refusal("drills_not_allowed", "`hub.allow_drills` does not say that this hub may be told to")

@@ -105,7 +105,7 @@ async def add_limit(door: Door, call: Call) -> Answered:
     by, accounts = await administrator(door, call)
     call.query()
     document = await read_object(door, call)
-    limit: Limit = await changed(door, lambda on_done: accounts.add_limit(by, document, on_done))
+    limit: Limit = await changed(door, call, lambda on_done: accounts.add_limit(by, document, on_done))
     return json_answer(limit.as_dict(), 201)
 
 

@@ -29,6 +29,7 @@ from gatehouse.gateways.http.declaring import (
     WHOLE,
     Answer,
     Body,
+    D,
     Document,
     Named,
     Need,
@@ -115,6 +116,13 @@ async def _asking(door: Door, call: Call) -> str:
     return principal.name
 
 
+async def _asked(door: Door, call: Call, shape: type[D]) -> tuple[str, D]:
+    """Who asks, and the document in the body, with the right to when it has come. Raises Denied."""
+    await _asking(door, call)
+    document = await read(door, call, shape)
+    return await _asking(door, call), document
+
+
 async def _act(door: Door, call: Call, name: str, action: str, link: str, **given: Any) -> dict[str, Any]:
     """Do it, and return once it is durable."""
     try:
@@ -170,9 +178,8 @@ async def invite(door: Door, call: Call) -> Answered:
 
     Whoever has the text can join once, until it ends: give it to the other side alone.
     """
-    name = await _asking(door, call)
-    minutes = (await read(door, call, InvitationInput)).minutes
-    return json_answer(await _act(door, call, name, "invite", call.topic_name(), lasts_ms=minutes * 60_000))
+    name, document = await _asked(door, call, InvitationInput)
+    return json_answer(await _act(door, call, name, "invite", call.topic_name(), lasts_ms=document.minutes * 60_000))
 
 
 @declare("relay", needs=NEEDS, writes=True, problems=("no_links", "unknown_link", "bad_invitation"),
@@ -180,9 +187,8 @@ async def invite(door: Door, call: Call) -> Answered:
          answers=(Answer(200, "The link that was joined.", object_of({"link": TEXT})),))
 async def join(door: Door, call: Call) -> Answered:
     """Use the invitation of another hub: both pin each other's key."""
-    name = await _asking(door, call)
-    invitation = (await read(door, call, Joining)).invitation
-    return json_answer(await _act(door, call, name, "join", "", invitation=invitation))
+    name, document = await _asked(door, call, Joining)
+    return json_answer(await _act(door, call, name, "join", "", invitation=document.invitation))
 
 
 @declare("relay", needs=NEEDS, writes=True, problems=("no_links", "key_not_pinned"),
@@ -195,9 +201,8 @@ async def rotate(door: Door, call: Call) -> Answered:
     The other hubs pin it as soon as they are connected; the meeting point's file has to name it, too, before it is
     used.
     """
-    name = await _asking(door, call)
-    use = (await read(door, call, Rotation)).use
-    return json_answer(await _act(door, call, name, "rotate", "", use=use))
+    name, document = await _asked(door, call, Rotation)
+    return json_answer(await _act(door, call, name, "rotate", "", use=document.use))
 
 
 @declare("relay", path=(LINK,), needs=NEEDS, writes=True, problems=("no_links", "unknown_link"),
@@ -205,8 +210,7 @@ async def rotate(door: Door, call: Call) -> Answered:
          answers=(Answer(200, "The link.", SHOWN),))
 async def pause_link(door: Door, call: Call) -> Answered:
     """Close a link until it is resumed."""
-    name = await _asking(door, call)
-    await read(door, call, Nothing)
+    name, _ = await _asked(door, call, Nothing)
     return json_answer(await _act(door, call, name, "pause", call.topic_name()))
 
 
@@ -219,9 +223,8 @@ async def resume_link(door: Door, call: Call) -> Answered:
     One that stopped before something that is lost stops there again, unless `go_on` says to go on behind it. Both hubs
     list what that is.
     """
-    name = await _asking(door, call)
-    go_on = (await read(door, call, LinkResumption)).go_on
-    return json_answer(await _act(door, call, name, "resume", call.topic_name(), go_on=go_on))
+    name, document = await _asked(door, call, LinkResumption)
+    return json_answer(await _act(door, call, name, "resume", call.topic_name(), go_on=document.go_on))
 
 
 @declare("relay", path=(LINK,), needs=NEEDS, writes=True, problems=("no_links", "unknown_link"),
@@ -232,8 +235,7 @@ async def rewind_link(door: Door, call: Call) -> Answered:
 
     From an offset of its partitions on, or from the first that it still has. What is here already is then here twice.
     """
-    name = await _asking(door, call)
-    wanted = await read(door, call, LinkRewind)
+    name, wanted = await _asked(door, call, LinkRewind)
     return json_answer(await _act(door, call, name, "rewind", call.topic_name(), topic=wanted.topic,
                                   offset=wanted.offset))
 

@@ -176,7 +176,7 @@ async def create_key(door: Door, call: Call) -> Answered:
     wanted = await read(door, call, KeyInput)
     for limit in wanted.restriction or ():
         refuse_unknown(limit, ("operations", "kind", "pattern"))
-    key, text = await changed(door, lambda on_done: accounts.create_key(
+    key, text = await changed(door, call, lambda on_done: accounts.create_key(
         by, call.topic_name(), wanted.name, on_done, expires_ms=wanted.expires or 0, restriction=wanted.restriction))
     return json_answer({**key.as_dict(), "key": text}, 201)
 
@@ -188,7 +188,7 @@ async def revoke_key(door: Door, call: Call) -> Answered:
     by, accounts = await administrator(door, call)
     call.query()
     user, id = decode_level(call.captures[0]), decode_level(call.captures[1])
-    await changed(door, lambda on_done: accounts.revoke_key(by, user, id, on_done))
+    await changed(door, call, lambda on_done: accounts.revoke_key(by, user, id, on_done))
     return Response(status=204)
 
 

@@ -112,6 +112,7 @@ async def put_webhook(door: Door, call: Call) -> Answered:
         raise Refusal("invalid_body", f"a webhook's name has letters, digits, '.', '_', '-', up to {MAX_NAME_CHARS}")
     document = await read_object(door, call)
     async with door.changing:
+        await administering(door, call)
         check_conditions(call.headers, door.webhooks.define(principal.tenant, name))
         existing = door.webhooks.get(principal.tenant, name)
         webhook, shown = read_webhook(name, document, existing, door.services.wall_ms())
