@@ -4,6 +4,7 @@ that most of them are.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 class Bodies:
     """Reads bodies for all requests of the door."""
 
-    def __init__(self, config: HttpConfig) -> None:
+    def __init__(self, config: HttpConfig, ask_again: Callable[[Call], Awaitable[None]]) -> None:
         self._config = config
+        self._ask_again = ask_again
         self.buffered_bytes = 0      # of bodies that are not whole yet
 
     def has_whole(self, call: Call) -> bool:
@@ -37,6 +39,7 @@ class Bodies:
         """The request's body as sent (no content coding is undone).
 
         Refuses `body_too_large` before reading where the length is known, `body_too_slow`, `busy`, `malformed_request`.
+        Raises NotAuthenticated where who asked is let in no more when it has come.
         """
         if self.has_whole(call):
             return call.take_body()
@@ -50,6 +53,7 @@ class Bodies:
         except TimeoutError:
             raise Refusal("body_too_slow", f"the body did not arrive within {self._config.body_timeout_s:g} s",
                           headers={"Connection": "close"}) from None
+        await self._ask_again(call)
         return call.take_body()
 
     async def read_document(self, call: Call) -> bytes:

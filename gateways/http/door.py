@@ -62,9 +62,10 @@ _PAGE: Final = re.compile("[0-9a-f]{12}")
 class KnownLogin:
     """Who has shown himself on a connection, and by what."""
 
-    __slots__ = ("authorization", "ends_ms", "guard", "principal", "version")
+    __slots__ = ("authorization", "ends_ms", "guard", "preset", "principal", "version")
 
-    def __init__(self, authorization: str | None, guard: Guard, version: object, ends_ms: int) -> None:
+    def __init__(self, authorization: str | None, guard: Guard, version: object, ends_ms: int,
+                 preset: tuple[str, str]) -> None:
         self.authorization = authorization
         self.guard = guard
         self.principal = guard.logged_in
@@ -73,6 +74,9 @@ class KnownLogin:
 
         self.ends_ms = ends_ms
         """`Admission.ends_ms` at that time; 0: never."""
+
+        self.preset = preset
+        """What stood for nobody then."""
 
 
 T = TypeVar("T")
@@ -97,7 +101,7 @@ class Door:
         self.port = self.switchboard.port
         """For what is nobody's own: what it says is given to nobody before admission was asked."""
         self.receipts = Receipts(loop, config.request_deadline_s)
-        self.bodies = Bodies(config)
+        self.bodies = Bodies(config, self._ask_again)
         services.holders["http_bodies"] = lambda: self.bodies.buffered_bytes
         self.cors = Cors(config)
         self.hosts = Hosts(config.allowed_hosts, own_names())
@@ -186,8 +190,15 @@ class Door:
             raise who
         session.user, session.page = who.name, page_of(call)
         guard = self.guard_of(who)
-        session.login = KnownLogin(authorization, guard, version, self.admission.ends_ms(who))
+        session.login = KnownLogin(authorization, guard, version, self.admission.ends_ms(who), preset)
         return guard
+
+    # decision 217: who is asked for again after a wait
+    async def _ask_again(self, call: Call) -> None:
+        """Whether who asked is still let in, now that the rest of the body has come. Raises NotAuthenticated."""
+        login = call.session.login
+        if login is not None and self.known_guard(call) is None:
+            await self.guard(call, login.preset)
 
     async def stream_guard(self, call: Call, query: Mapping[str, str]) -> Guard:
         """Who asks for a stream, found as `guard` does; a `ticket` in the query is as good as `Authorization`. Raises

@@ -510,6 +510,19 @@ def test_what_clients_declare_is_audited(guarded: GuardedHub) -> None:
         assert entry["by"] == "root" and entry["peer"].startswith("127.0.0.1:") and entry["at"] > 0
 
 
+def slowly(guarded: GuardedHub, method: str, path: str, body: bytes, meanwhile: Callable[[], int]) -> bytes:
+    """The answer to a call of boss's whose body waits until something else has been done, which is answered 200."""
+    login = b64encode(f"boss:{PASSWORD}".encode()).decode()
+    with socket.create_connection(("127.0.0.1", guarded.ports("http")[0]), WAIT_S) as slow:
+        slow.sendall(f"{method} {path} HTTP/1.1\r\nHost: hub\r\nAuthorization: Basic {login}\r\n"
+                     f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+                     "Expect: 100-continue\r\n\r\n".encode())
+        assert slow.recv(4096).startswith(b"HTTP/1.1 100 ")          # the right was looked at
+        assert meanwhile() == 200
+        slow.sendall(body)
+        return slow.recv(4096)
+
+
 @pytest.mark.parametrize(("method", "path", "document"), [
     ("PUT", "/v1/users/boss", {"groups": ["admins"]}), ("POST", "/v1/users/boss/keys", {"name": "k"}),
     ("POST", "/v1/acl", {"who": "user:boss", "pattern": "#"}), ("PUT", "/v1/acl/7", {"who": "user:boss"}),
@@ -522,13 +535,18 @@ def test_a_body_that_comes_slowly_keeps_no_right_to_administer(guarded: GuardedH
     boss = json.dumps({"password": PASSWORD, "groups": ["admins"]}).encode()
     assert http(guarded, "PUT", "/v1/users/boss", boss, user="root")[0] in (200, 201)
     body = json.dumps(document).encode()
-    login = b64encode(f"boss:{PASSWORD}".encode()).decode()
-    with socket.create_connection(("127.0.0.1", guarded.ports("http")[0]), WAIT_S) as slow:
-        slow.sendall(f"{method} {path} HTTP/1.1\r\nHost: hub\r\nAuthorization: Basic {login}\r\n"
-                     f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-                     "Expect: 100-continue\r\n\r\n".encode())
-        assert slow.recv(4096).startswith(b"HTTP/1.1 100 ")          # the right was looked at
-        assert http(guarded, "PUT", "/v1/users/boss", b'{"groups": []}', user="root")[0] == 200
-        slow.sendall(body)
-        assert slow.recv(4096).startswith(b"HTTP/1.1 403 ")
+    assert slowly(guarded, method, path, body, lambda: http(
+        guarded, "PUT", "/v1/users/boss", b'{"groups": []}', user="root")[0]).startswith(b"HTTP/1.1 403 ")
     assert json.loads(http(guarded, "GET", "/v1/users/boss", user="root")[1])["groups"] == []
+
+
+@pytest.mark.parametrize("change", [{"disabled": True}, {"password": "another password"}])
+@pytest.mark.parametrize("path", ["/v1/publish/slow/a", "/v1/topics/slow/messages", "/v1/publish"])
+def test_who_is_let_in_no_more_publishes_nothing_that_comes_slowly(guarded: GuardedHub, path: str,
+                                                                  change: dict[str, Any]) -> None:
+    """His rules are still there."""
+    boss = json.dumps({"password": PASSWORD, "groups": ["admins"], "disabled": False}).encode()
+    assert http(guarded, "PUT", "/v1/users/boss", boss, user="root")[0] in (200, 201)
+    message = {"value": "x"} if "slow" in path else {"address": "slow/a", "value": "x"}
+    assert slowly(guarded, "POST", path, json.dumps({"messages": [message]}).encode(), lambda: http(
+        guarded, "PUT", "/v1/users/boss", json.dumps(change).encode(), user="root")[0]).startswith(b"HTTP/1.1 401 ")
