@@ -99,6 +99,7 @@ FIELD_OF: Final[dict[str, Callable[[Event], bytes]]] = {
 """What of an event is compared with what is looked for."""
 
 MAX_EVENTS: Final = 1_000            # of one journey that are shown
+FIRST_EVENTS: Final = 500            # of these, where there are more; the others are the last ones
 MAX_PARTITIONS: Final = 20_000       # that are searched for a message of which nothing was recorded
 
 
@@ -215,7 +216,22 @@ class Looking:
     def journey(self, message_id: int, tenant: str, on_done: OnJourney) -> None:
         """Everything about a message. Where nothing was recorded it is looked for in the partitions of this tenant."""
         self._trail.find(of_id(message_id), of_message(message_id), MAX_EVENTS,
-                         partial(self._on_events, message_id, tenant, on_done), message_id=message_id)
+                         partial(self._on_first, message_id, tenant, on_done), message_id=message_id)
+
+    def _on_first(self, message_id: int, tenant: str, on_done: OnJourney, events: list[tuple[int, Event]],
+                  error: StorageFailed | None) -> None:
+        """Where that are not all, what became of it stands in the last ones."""
+        if error is not None or len(events) < MAX_EVENTS:
+            self._on_events(message_id, tenant, on_done, events, error)
+            return
+        first = events[:FIRST_EVENTS]
+
+        def on_last(last: list[tuple[int, Event]], error: StorageFailed | None) -> None:
+            behind = [each for each in last if each[0] > first[-1][0]]
+            self._on_events(message_id, tenant, on_done, [*first, *behind], error)
+
+        self._trail.find(of_id(message_id), of_message(message_id), MAX_EVENTS - FIRST_EVENTS, on_last, newest=True,
+                         message_id=message_id)
 
     def _on_events(self, message_id: int, tenant: str, on_done: OnJourney, events: list[tuple[int, Event]],
                    error: StorageFailed | None) -> None:
