@@ -209,6 +209,11 @@ class Looking:
         """The message at an offset; -1 where that is not known."""
         return self._reader.id_of(partition_id, offset)
 
+    def find_in(self, partition_ids: Sequence[int], message_id: int, on_done: Callable[[tuple[int, int] | None], None]
+                ) -> None:
+        """Where a message, or a copy of it, lies among these partitions; see `Reader.find_id`."""
+        self._reader.find_id(list(partition_ids), message_id, on_done)
+
     def publishers(self, pieces: Sequence[Piece], on_done: OnAuthors) -> None:
         """Who published what was fetched; see `Publishers.find_all`."""
         self._publishers.find_all(pieces, on_done)

@@ -108,6 +108,16 @@ def test_it_did_not_go_there(hub: Rig) -> None:
         "not_routed", "nobody has taken with 'latecomers' yet, so it reads no topic")
 
 
+def test_it_died_while_more_did_than_is_recorded() -> None:
+    hub = rig(JourneySettings(rate=0.0, errors_per_minute=0))
+    died, arrived = one(hub), one(hub)
+    taker = Taker(hub)
+    taker.pop()
+    taker.group.reject(taker.handles()[:1])
+    taker.group.ack(taker.handles()[1:])
+    assert [code(hub, died), code(hub, arrived)] == ["dead_letter", "arrived"]
+
+
 def test_it_died_after_more_steps_than_a_journey_shows() -> None:
     hub = rig(JourneySettings(rate=1.0, errors_per_minute=10_000))
     message_id = one(hub)
