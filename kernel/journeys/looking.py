@@ -100,6 +100,7 @@ FIELD_OF: Final[dict[str, Callable[[Event], bytes]]] = {
 
 MAX_EVENTS: Final = 1_000            # of one journey that are shown
 FIRST_EVENTS: Final = 500            # of these, where there are more; the others are the last ones
+SKEW_MS: Final = 60_000              # by which events may lie behind later ones
 MAX_PARTITIONS: Final = 20_000       # that are searched for a message of which nothing was recorded
 
 
@@ -202,8 +203,16 @@ class Looking:
             return [event.nth(at) for at in range(max(0, event.rows - most), event.rows)] if event.rows else [event]
 
         wanted = of_trace(value) if what == "trace" else [hash_of(what, named(tenant, value))]
-        self._trail.find(wanted, matches, most,
-                         lambda events, error: on_done([event for _, event in events], error), newest=True)
+
+        def look(before: int | None, _: int) -> None:
+            self._trail.find(wanted, matches, most,
+                             lambda events, error: on_done([event for _, event in events], error), newest=True,
+                             before=EXTENT if before is None else before)
+
+        if last_ms == EXTENT or self._trail.partition_id < 0:
+            look(None, 0)
+        else:                                # so that newer ones are not read in vain: a look-up reads so many at most
+            self._reader.offset_for_time(self._trail.partition_id, last_ms + SKEW_MS, look)
 
     def id_at(self, partition_id: int, offset: int) -> int:
         """The message at an offset; -1 where that is not known."""

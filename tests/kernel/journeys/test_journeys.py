@@ -12,7 +12,8 @@ from gatehouse.kernel.background import LIVE_MS, LOOK_MS
 from gatehouse.kernel.errors import InvalidRecord
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.journeys.journey_settings import TOPIC, JourneySettings
-from gatehouse.kernel.journeys.trail import event_of, of_id, of_message
+from gatehouse.kernel.journeys.looking import SKEW_MS
+from gatehouse.kernel.journeys.trail import MAX_CHUNKS, event_of, of_id, of_message
 from gatehouse.kernel.message import Leased, Origin, When
 from gatehouse.kernel.records.compression import GZIP
 from gatehouse.kernel.records.record import encode_headers
@@ -509,3 +510,17 @@ def test_of_several_who_speak_each_has_its_own_right() -> None:
     hub.kernel.speaker.speak_in_turn([1, 2], [EDGE, ASKER])
     hub.publish("orders/1", b"a", b"b", headers=MARKED)
     assert [event.offset for event in events(hub)] == [1]
+
+
+def test_what_was_so_before_a_time_is_found_however_much_came_since() -> None:
+    hub = rig(JourneySettings(rate=1.0, followed_per_second=1_000_000))
+    (_, _, message_id), = hub.publish("orders/1", b"x")
+    hub.world.advance(1_000)
+    until_ms = hub.world.loop.wall_ms()
+    hub.world.advance(SKEW_MS)
+    for _ in range(MAX_CHUNKS):                                  # each an event in a frame of its own
+        hub.publish("orders/1", b"x")
+    answers: list[list[Event]] = []
+    hub.kernel.looking.find("address", b"orders/1", "/", 10, lambda told, error: answers.append(told), 0, until_ms)
+    hub.run()
+    assert [event.message_id for event in answers[0]] == [message_id]
