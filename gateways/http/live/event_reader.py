@@ -100,8 +100,9 @@ class EventReader:
     # --- what admission calls ---------------------------------------------------------------------------------------
 
     def on_principal_ended(self, reason: str) -> None:
-        """End the answer: whoever comes again has to log in again."""
+        """End the answer: whoever comes again has to log in again. Nothing is written from this moment on."""
         self._ended = True
+        self._feed.leave(self)
         self.on_dropped(self._replay.positions)
 
     def on_rights_changed(self) -> None:

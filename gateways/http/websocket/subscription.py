@@ -52,6 +52,7 @@ class Subscription:
 
     def end(self) -> None:
         """End the subscription: nothing is sent any more."""
+        self._feed.leave(self)               # at once: the task hears of it in a later turn
         self._task.cancel()
 
     def describe(self) -> dict[str, object]:

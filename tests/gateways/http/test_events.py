@@ -304,3 +304,21 @@ def test_a_user_who_goes_while_his_reader_looks_at_the_log_is_given_nothing_more
             assert b"behind" not in await answer.content.read()
             assert not users(client)
     run_door(test)
+
+
+def test_a_user_who_goes_while_his_feed_reads_is_given_nothing_more():
+    async def test(client):
+        stream = await follow(client, "/v1/topics/plant/events")
+        (registration,) = registrations(client)
+        fetch, asked = client.kernel.fetch, []
+        client.kernel.fetch = lambda *arguments, **options: asked.append((arguments, options))
+        client.kernel.publish("plant/1", b"behind")
+        await until(lambda: asked)
+        (((wants, max_bytes, on_done, *_), _),), fetched = asked, []
+        fetch(wants, max_bytes, fetched.append)
+        client.kernel.fetch = fetch
+        await until(lambda: fetched)
+        registration.session.on_principal_ended("removed")
+        on_done(fetched[0])                                  # in the same turn
+        assert b"behind" not in await stream.response.content.read()
+    run_door(test)
