@@ -162,6 +162,7 @@ class Journey:
 
 OnJourney = Callable[[Journey, "StorageFailed | None"], None]
 OnFound = Callable[[list[Event], "StorageFailed | None"], None]
+IsShown = Callable[[Event], bool]
 
 
 class Looking:
@@ -189,11 +190,11 @@ class Looking:
         self._links = links
 
     def find(self, what: str, value: bytes, tenant: str, most: int, on_done: OnFound, first_ms: int = 0,
-             last_ms: int = EXTENT) -> None:
+             last_ms: int = EXTENT, is_shown: IsShown = lambda event: True) -> None:
         """The newest `most` events of this time that are found by a `key`, an `address`, a `trace` id or a
-        `correlation` id of a tenant; a trace id is no tenant's, whoever shows events looks whose they are."""
+        `correlation` id of a tenant; a trace id is no tenant's. What `is_shown` says no to is none of them."""
         def matches(event: Event) -> list[Event]:
-            if not first_ms <= event.at_ms <= last_ms:
+            if not first_ms <= event.at_ms <= last_ms or not is_shown(event):
                 return []
             if what == "trace":
                 return [said for said in [event.of_trace(value)] if said is not None]

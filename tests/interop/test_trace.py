@@ -18,7 +18,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from tests.interop.guarded_hub import PASSWORD, guarded_hub
+from tests.interop.guarded_hub import PASSWORD, GuardedHub, guarded_hub
 from tests.interop.test_http_groups import ask
 from tests.interop.test_rights import http
 from tests.running_hub import RunningHub, config_of, gatehouse, running_hub, sound_hub
@@ -208,6 +208,28 @@ def test_a_journey_shows_what_its_asker_may_read(tmp_path: Path) -> None:
         assert (asked["reason"], "denied" in asked["evidence"]["why"]) == ("no_right", True)
         assert http(hub, "GET", f"/v1/trace/{mine}/why?consumer=crew&user=eve", user="ada")[0] == 403
         assert http(hub, "GET", "/v1/topics/journeys/messages", user="ada")[0] == 403
+
+
+class FollowingAll(GuardedHub):
+    """Every message of its topics is followed."""
+
+    def _config(self) -> str:
+        return super()._config() + "[tracing.topics.open]\nrate = 1.0\n[tracing.topics.shut]\nrate = 1.0\n"
+
+
+def test_what_he_may_read_is_found_among_more_that_he_may_not(tmp_path: Path) -> None:
+    guarded = FollowingAll(tmp_path)
+    try:
+        guarded.hub.wait_ready()
+        for address, count in (("open/1", 1), ("shut/1", 600), ("shut/1", 600)):
+            body = json.dumps({"messages": [{"address": address, "value": "x"}] * count}).encode()
+            assert http(guarded, "POST", "/v1/publish", body, user="root")[0] == 201
+        said = {user: json.loads(http(guarded, "GET", "/v1/trace?key=1", user=user)[1])["messages"]
+                for user in ("root", "ada")}
+        assert {message["address"] for message in said["root"]} == {"shut/1"}
+        assert [message["address"] for message in said["ada"]] == ["open/1"]
+    finally:
+        guarded.hub.kill()
 
 
 def test_live_subscribers_are_told_of_where_a_message_is_followed(tmp_path: Path) -> None:

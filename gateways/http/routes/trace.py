@@ -22,6 +22,7 @@ stand in no journey; users, client ids and peers are shown to administrators, an
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.decision import Operation
@@ -67,7 +68,7 @@ MAX_ID: Final = (1 << 63) - 1
 QUEUE_PREFIX: Final = "$queue/"
 TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 IDENTITY: Final = re.compile(r"[0-9a-f]{32}/[0-9]{1,19}")
-LOOKED_AT: Final = 1_000             # events of one look-up, before the times and rights are looked at
+LOOKED_AT: Final = 1_000             # events of one look-up
 
 WORDS: Final = {kind: kind.name.lower().replace("_", " ") for kind in Kind}
 """What a step is called."""
@@ -152,11 +153,13 @@ async def find_messages(door: Door, call: Call) -> Answered:
         return json_answer({"messages": [_found_at(door, principal, query)]})
     if ORIGIN.name in query:
         return json_answer({"messages": await _that_came(door, principal, query[ORIGIN.name], first_ms)})
+
+    def is_shown(event: Event) -> bool:
+        return (event.tenant or "/") == principal.tenant and may_see_address(door, principal, event.address, "")
+
     messages: dict[int, dict[str, Any]] = {}
-    for event in reversed(await _events(door, principal, given[0], query[given[0]], first_ms, last_ms)):
-        if event.message_id in messages or not first_ms <= event.at_ms <= last_ms \
-                or (event.tenant or "/") != principal.tenant \
-                or not may_see_address(door, principal, event.address, ""):
+    for event in reversed(await _events(door, principal, given[0], query[given[0]], first_ms, last_ms, is_shown)):
+        if event.message_id in messages:
             continue
         messages[event.message_id] = {
             "id": str(event.message_id), "at": event.at_ms, "what": WORDS[Kind(event.kind)],
@@ -185,19 +188,19 @@ async def _that_came(door: Door, principal: Principal, origin: str, first_ms: in
              "address": stored["address"], "trace_id": stored["trace_id"]}]
 
 
-async def _events(door: Door, principal: Principal, way: str, value: str, first_ms: int, last_ms: int
-                  ) -> list[Event]:
+async def _events(door: Door, principal: Principal, way: str, value: str, first_ms: int, last_ms: int,
+                  is_shown: Callable[[Event], bool]) -> list[Event]:
     raw = value.encode()
     if way == TRACE.name:
         if not TRACE_ID.fullmatch(value.lower()):
             raise Refusal("invalid_parameter", "a trace id is 32 hex digits", parameter=way)
         raw = bytes.fromhex(value)
-    return await _found(door, principal, way.removesuffix("_id"), raw, first_ms, last_ms)
+    return await _found(door, principal, way.removesuffix("_id"), raw, first_ms, last_ms, is_shown)
 
 
-async def _found(door: Door, principal: Principal, what: str, value: bytes, first_ms: int, last_ms: int
-                 ) -> list[Event]:
-    """The newest events of this time that have this value."""
+async def _found(door: Door, principal: Principal, what: str, value: bytes, first_ms: int, last_ms: int,
+                 is_shown: Callable[[Event], bool]) -> list[Event]:
+    """The newest events of this time that have this value, and that he may see: others take no room from them."""
     reply: Reply[list[Event]] = Reply()
 
     def on_done(events: list[Event], error: StorageFailed | None) -> None:
@@ -206,7 +209,7 @@ async def _found(door: Door, principal: Principal, what: str, value: bytes, firs
         else:
             reply.set_result(events)
 
-    door.services.kernel.looking.find(what, value, principal.tenant, LOOKED_AT, on_done, first_ms, last_ms)
+    door.services.kernel.looking.find(what, value, principal.tenant, LOOKED_AT, on_done, first_ms, last_ms, is_shown)
     return await reply
 
 
@@ -245,17 +248,15 @@ async def find_events(door: Door, call: Call) -> Answered:
     first_ms, last_ms, most = _time(query, FROM.name, 0), _time(query, TO.name, 1 << 62), MAX.read(query, door.config)
     sees_all = door.admission.may_hub(principal, Operation.ADMINISTER)
     way, value = given[0], query[given[0]]
-    shown: list[dict[str, Any]] = []
-    for event in reversed(await _found(door, principal, f"told-{TOLD_WAYS[way]}", value.encode(), first_ms,
-                                       last_ms)):
-        if getattr(event, TOLD_WAYS[way]) == value and first_ms <= event.at_ms <= last_ms \
-                and (event.tenant or "/") == principal.tenant and (sees_all or event.user == principal.name):
-            shown.append({"at": event.at_ms, "what": WORDS[Kind(event.kind)]} | {name: said for name, said in (
-                ("address", event.address), ("reason", event.reason), ("door", event.door), ("user", event.user),
-                ("client_id", event.client), ("peer", event.peer)) if said})
-            if len(shown) >= most:
-                break
-    return json_answer({"events": shown})
+
+    def is_shown(event: Event) -> bool:
+        return (event.tenant or "/") == principal.tenant and (sees_all or event.user == principal.name)
+
+    events = await _found(door, principal, f"told-{TOLD_WAYS[way]}", value.encode(), first_ms, last_ms, is_shown)
+    return json_answer({"events": [{"at": event.at_ms, "what": WORDS[Kind(event.kind)]} | {
+        name: said for name, said in (
+            ("address", event.address), ("reason", event.reason), ("door", event.door), ("user", event.user),
+            ("client_id", event.client), ("peer", event.peer)) if said} for event in reversed(events[-most:])]})
 
 
 @declare("trace", query=(CONSUMER, USER), needs=SEEING, problems=("unknown_message", "storage_failed"),
