@@ -210,6 +210,27 @@ def test_a_journey_shows_what_its_asker_may_read(tmp_path: Path) -> None:
         assert http(hub, "GET", "/v1/topics/journeys/messages", user="ada")[0] == 403
 
 
+class FollowingNone(GuardedHub):
+    """Nothing is recorded of any message."""
+
+    def _config(self) -> str:
+        return super()._config() + "[tracing]\nenabled = false\n"
+
+
+def test_why_tells_nobody_of_what_waits_where_he_may_not_read(tmp_path: Path) -> None:
+    guarded = FollowingNone(tmp_path)
+    try:
+        guarded.hub.wait_ready()
+        body = {"messages": [{"address": f"{topic}/1", "value": "x", "delay": 600} for topic in ("open", "shut")]}
+        stored = json.loads(http(guarded, "POST", "/v1/publish", json.dumps(body).encode(), user="root")[1])["messages"]
+        said = [[http(guarded, "GET", f"/v1/trace/{each['id']}/why?consumer=crew", user=user)[1] for each in stored]
+                for user in ("root", "ada")]
+        assert [[json.loads(answer)["reason"] for answer in answers] for answers in said] == [
+            ["waits_for_time", "waits_for_time"], ["waits_for_time", "gone"]]
+    finally:
+        guarded.hub.kill()
+
+
 class FollowingAll(GuardedHub):
     """Every message of its topics is followed."""
 

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.errors import StorageFailed
     from gatehouse.kernel.journeys.origins import Came
     from gatehouse.kernel.message import Origin, Record
+    from gatehouse.kernel.scheduling.queries import Scheduled
     from gatehouse.transactions.records import Transaction
 
 MAX_ID: Final = (1 << 63) - 1
@@ -286,7 +287,8 @@ async def why(door: Door, call: Call) -> Answered:
     door.services.kernel.reasons.ask(message_id, consumer, principal.tenant, on_done)
     journey, reason = await reply
     is_seen = journey.is_known and reason is not None and _may_see(door, principal, journey)
-    if reason is None or journey.is_known and not is_seen:
+    if reason is None or journey.is_known and not is_seen or reason.code == "waits_for_time" and not is_seen \
+            and not await _may_see_scheduled(door, principal, message_id):
         reason = Reason("gone", NOTHING_THERE, {})
     if not journey.is_known or is_seen and journey.is_held:
         reason = await _of_transaction(door, principal, message_id) or reason
@@ -294,6 +296,12 @@ async def why(door: Door, call: Call) -> Answered:
         reason = _of_rights(door, principal, query[USER.name], address_of(door, journey), consumer) or reason
     return json_answer({"id": str(message_id), "consumer": consumer, "reason": reason.code, "text": reason.text,
                         "evidence": _evidence(door, principal, reason.evidence)})
+
+
+async def _may_see_scheduled(door: Door, principal: Principal, message_id: int) -> bool:
+    reply: Reply[Scheduled | None] = Reply()
+    door.guard_of(principal).schedule.show(message_id, reply.set_result)
+    return await reply is not None
 
 
 async def _of_transaction(door: Door, principal: Principal, message_id: int) -> Reason | None:
