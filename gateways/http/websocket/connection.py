@@ -229,7 +229,7 @@ class WebSocketConnection:
 
     def _full(self) -> bool:
         return len(self._tasks) >= MAX_REQUESTS or self._unanswered >= MAX_UNANSWERED \
-            or self._link.unsent_bytes > max(FLOOR_BYTES, self.door.config.stream_unsent_bytes)
+            or self._link.unsent_bytes > max(FLOOR_BYTES, self.door.most_unsent)
 
     def _at_once(self, kind: str, frame: Frame, frame_id: Id) -> None:
         if kind == "ping":

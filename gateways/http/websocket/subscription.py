@@ -101,7 +101,7 @@ class Subscription:
     def on_block(self, block: Block) -> bool:
         """Send as much as there is credit for."""
         guard = self._connection.guard
-        if self._connection.unsent_bytes > self._door.config.stream_unsent_bytes or self.credit <= 0 or (
+        if self._connection.unsent_bytes > self._door.most_unsent or self.credit <= 0 or (
                 guard.limits_out and guard.out_wait_ms()):
             self.on_dropped(block.before)
             return False
