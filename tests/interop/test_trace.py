@@ -210,11 +210,44 @@ def test_a_journey_shows_what_its_asker_may_read(tmp_path: Path) -> None:
         assert http(hub, "GET", "/v1/topics/journeys/messages", user="ada")[0] == 403
 
 
+class FollowingAll(GuardedHub):
+    """Every message of its topics is followed."""
+
+    def _config(self) -> str:
+        return super()._config() + """
+[[acl]]
+who = "user:ada"
+pattern = "open/+/sealed"
+effect = "deny"
+
+[tracing.topics.open]
+rate = 1.0
+
+[tracing.topics.shut]
+rate = 1.0
+"""
+
+
 class FollowingNone(GuardedHub):
     """Nothing is recorded of any message."""
 
     def _config(self) -> str:
         return super()._config() + "[tracing]\nenabled = false\n"
+
+
+def test_a_right_is_judged_by_the_whole_address_however_long_it_is(tmp_path: Path) -> None:
+    guarded = FollowingAll(tmp_path)
+    try:
+        guarded.hub.wait_ready()
+        long = "x" * 600
+        body = {"messages": [{"address": f"open/{long}/{last}", "value": "x"} for last in ("free", "sealed")]}
+        stored = json.loads(http(guarded, "POST", "/v1/publish", json.dumps(body).encode(), user="root")[1])["messages"]
+        assert [[http(guarded, "GET", f"/v1/trace/{message['id']}", user=user)[0] for message in stored]
+                for user in ("root", "ada")] == [[200, 200], [200, 404]]
+        shown = json.loads(http(guarded, "GET", f"/v1/trace/{stored[0]['id']}", user="ada")[1])
+        assert shown["address"] == f"open/{long}/free"
+    finally:
+        guarded.hub.kill()
 
 
 def test_why_tells_nobody_of_what_waits_where_he_may_not_read(tmp_path: Path) -> None:
@@ -229,13 +262,6 @@ def test_why_tells_nobody_of_what_waits_where_he_may_not_read(tmp_path: Path) ->
             ["waits_for_time", "waits_for_time"], ["waits_for_time", "gone"]]
     finally:
         guarded.hub.kill()
-
-
-class FollowingAll(GuardedHub):
-    """Every message of its topics is followed."""
-
-    def _config(self) -> str:
-        return super()._config() + "[tracing.topics.open]\nrate = 1.0\n[tracing.topics.shut]\nrate = 1.0\n"
 
 
 def test_what_he_may_read_is_found_among_more_that_he_may_not(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ from gatehouse.kernel.journeys.looking import Journey
 from gatehouse.kernel.journeys.why import NOTHING_THERE, Reason
 from gatehouse.kernel.message import RELAY, SHOWN_ORIGIN
 from gatehouse.tracing.context import HEADER, read
-from gatehouse.tracing.events import BEGINNINGS, NAMING, WITH_ADDRESS, Event, Kind
+from gatehouse.tracing.events import BEGINNINGS, MAX_TEXT_BYTES, NAMING, WITH_ADDRESS, Event, Kind
 from gatehouse.transactions.states import State
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ QUEUE_PREFIX: Final = "$queue/"
 TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 IDENTITY: Final = re.compile(r"[0-9a-f]{32}/[0-9]{1,19}")
 LOOKED_AT: Final = 1_000             # events of one look-up
+CUT_WITHIN: Final = 3                # bytes of a character that was cut off
 
 WORDS: Final = {kind: kind.name.lower().replace("_", " ") for kind in Kind}
 """What a step is called."""
@@ -156,7 +157,7 @@ async def find_messages(door: Door, call: Call) -> Answered:
         return json_answer({"messages": await _that_came(door, principal, query[ORIGIN.name], first_ms)})
 
     def is_shown(event: Event) -> bool:
-        return (event.tenant or "/") == principal.tenant and may_see_address(door, principal, event.address, "")
+        return (event.tenant or "/") == principal.tenant and may_see_address(door, principal, _whole(event.address), "")
 
     messages: dict[int, dict[str, Any]] = {}
     for event in reversed(await _events(door, principal, given[0], query[given[0]], first_ms, last_ms, is_shown)):
@@ -388,10 +389,15 @@ def may_see_address(door: Door, principal: Principal, address: str, topic: str) 
     return door.admission.may_hub(principal, Operation.ADMINISTER)
 
 
+def _whole(address: str) -> str:
+    """The address in an event; "" where that is perhaps but its beginning, by which nobody's right can be judged."""
+    return address if len(address.encode()) < MAX_TEXT_BYTES - CUT_WITHIN else ""
+
+
 def address_of(door: Door, journey: Journey) -> str:
     """Where a message was published; "" where nobody knows."""
-    said = next((event.address for event in journey.events
-                 if event.address and (event.kind in WITH_ADDRESS or event.kind in NAMING)), "")
+    said = _whole(next((event.address for event in journey.events
+                        if event.address and (event.kind in WITH_ADDRESS or event.kind in NAMING)), ""))
     place, record = journey.place, journey.record
     if place is None or said and said != place.topic:
         return said
