@@ -737,7 +737,7 @@ class Journeys:  # decision 198
             trace_id = rows.context.trace_id
             names = (*names, hash_of("trace", trace_id))
         if rows.correlation:
-            names = (*names, hash_of("correlation", named(rows.sender.tenant, rows.correlation)))
+            names = (*names, hash_of("correlation", named(rows.sender.tenant, cut(rows.correlation))))
         by = Found(low, high, own, number, number + rows.rows - 1, names)
         entering.append(WrittenEvent(Kind.STORED, stored_event(rows, first_id, first_offset, trace_id), now_ms, by,
                                 rows.rows))
@@ -912,7 +912,7 @@ def sender_of(tenant: str, address: str, key: bytes, origin: Origin, door: str) 
     if key:
         fields |= KEY_BIT
         encoded = text(key)
-    return Sender(fields, texts, encoded, names_of(shown, address, cut(key), b""), shown)
+    return Sender(fields, texts, encoded, names_of(shown, address, key, b""), shown)
 
 
 def shifted(indexes: Sequence[int]) -> Sequence[int]:

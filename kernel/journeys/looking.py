@@ -24,7 +24,7 @@ from gatehouse.kernel.records.record import public_record
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.views import Views
 from gatehouse.kernel.state.watermarks import Watermarks
-from gatehouse.tracing.events import BEGINNINGS, NAMING, OF_CLIENTS, WAITS, WITH_ADDRESS, Event, Kind
+from gatehouse.tracing.events import BEGINNINGS, NAMING, OF_CLIENTS, WAITS, WITH_ADDRESS, Event, Kind, cut
 
 # --- where a message stands ---------------------------------------------------------------------------------------
 
@@ -192,18 +192,21 @@ class Looking:
     def find(self, what: str, value: bytes, tenant: str, most: int, on_done: OnFound, first_ms: int = 0,
              last_ms: int = EXTENT, is_shown: IsShown = lambda event: True) -> None:
         """The newest `most` events of this time that are found by a `key`, an `address`, a `trace` id or a
-        `correlation` id of a tenant; a trace id is no tenant's. What `is_shown` says no to is none of them."""
+        `correlation` id of a tenant; a trace id is no tenant's. What `is_shown` says no to is none of them. Of long
+        values the beginnings are compared, which is what events keep."""
+        kept = value if what in ("trace", "key", "correlation") else cut(value).decode(errors="replace").encode()
+
         def matches(event: Event) -> list[Event]:
             if not first_ms <= event.at_ms <= last_ms or not is_shown(event):
                 return []
             if what == "trace":
                 return [said for said in [event.of_trace(value)] if said is not None]
-            if FIELD_OF[what](event) != value or (event.tenant or TENANT) != tenant \
+            if cut(FIELD_OF[what](event)) != cut(kept) or (event.tenant or TENANT) != tenant \
                     or (event.kind in OF_CLIENTS) != what.startswith("told-"):
                 return []
             return [event.nth(at) for at in range(max(0, event.rows - most), event.rows)] if event.rows else [event]
 
-        wanted = of_trace(value) if what == "trace" else [hash_of(what, named(tenant, value))]
+        wanted = of_trace(value) if what == "trace" else [hash_of(what, named(tenant, cut(value)))]
 
         def look(before: int | None, _: int) -> None:
             self._trail.find(wanted, matches, most,

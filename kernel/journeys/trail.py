@@ -28,7 +28,7 @@ from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.state.store import IndexStore, StoreFull
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.watermarks import Watermarks
-from gatehouse.tracing.events import BEGINNINGS, NAMING, OF_CLIENTS, CorruptEvent, Event, decode, may_tell
+from gatehouse.tracing.events import BEGINNINGS, NAMING, OF_CLIENTS, CorruptEvent, Event, cut, decode, may_tell
 from gatehouse.tracing.numbering import HALF, MASK, number_of
 
 PREFIX: Final = b"j"
@@ -122,12 +122,12 @@ def own_of(trace_id: bytes) -> int:
 
 
 def names_of(tenant: str, address: str, key: bytes, correlation_id: bytes) -> tuple[bytes, ...]:
-    """What a message is found by when it is stored."""
-    names = [hash_of("address", named(tenant, address.encode()))]
+    """What a message is found by when it is stored: what its event keeps of each."""
+    names = [hash_of("address", named(tenant, cut(address.encode())))]
     if key:
-        names.append(hash_of("key", named(tenant, key)))
+        names.append(hash_of("key", named(tenant, cut(key))))
     if correlation_id:
-        names.append(hash_of("correlation", named(tenant, correlation_id)))
+        names.append(hash_of("correlation", named(tenant, cut(correlation_id))))
     return tuple(names)
 
 
@@ -135,7 +135,7 @@ def found_by(event: Event) -> Found:
     """What an event is found by."""
     if event.kind in OF_CLIENTS:
         return Found(exact=tuple([
-            hash_of(what, named(event.tenant, value.encode()))
+            hash_of(what, named(event.tenant, cut(value.encode())))
             for what, value in (("told-user", event.user), ("told-client", event.client),
                                 ("told-address", event.address)) if value]))
     exact = names_of(event.tenant, event.address, event.key, event.correlation_id) \

@@ -524,3 +524,16 @@ def test_what_was_so_before_a_time_is_found_however_much_came_since() -> None:
     hub.kernel.looking.find("address", b"orders/1", "/", 10, lambda told, error: answers.append(told), 0, until_ms)
     hub.run()
     assert [event.message_id for event in answers[0]] == [message_id]
+
+
+@pytest.mark.parametrize("lose_index", [False, True])
+def test_long_keys_addresses_and_ids_are_found_by_what_events_keep_of_them(lose_index: bool) -> None:
+    hub = rig(ALL)
+    long = "x" + "\u00e9" * 300                                     # a character is cut in two
+    hub.publish(f"orders/{long}", b"x", headers=[(b"correlation-id", b"c" * 600)])
+    hub.world.advance(1_000)
+    if lose_index:
+        hub.restart(lose_index=True)
+        hub.run()
+    for what, value in (("key", long.encode()), ("address", f"orders/{long}".encode()), ("correlation", b"c" * 600)):
+        assert len(looked_for(hub, what, value, "/")) == 1, what
