@@ -35,7 +35,7 @@ from gatehouse.kernel.journeys.entering import (
 )
 from gatehouse.kernel.journeys.following import Followed, FollowedPiece, FollowedStretch, Following, even, evenly
 from gatehouse.kernel.journeys.held import HeldJourneys, HeldRows
-from gatehouse.kernel.journeys.journey_settings import LEVEL, TENANT, TOPIC, JourneySettings
+from gatehouse.kernel.journeys.journey_settings import TENANT, TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import Found, Trail, found_by, hash_of, named, names_of
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import DOOR_MASK, Leased, Message, Origin, Placement, Record, Speaker
@@ -767,7 +767,8 @@ class Journeys:  # decision 198
         placement = self._placements.get(kind)
         if placement is None:
             name = Kind(kind).name.lower().replace("_", "-")
-            placement = self._placements[kind] = self._places.place(f"{LEVEL}/{name}", TENANT, False)
+            # the first partition, however many somebody gives the topic: the trail looks there
+            placement = self._placements[kind] = self._places.place_in(TOPIC, name.encode(), 0, TENANT, False)
         return placement
 
     def _firsts(self, frame: PendingFrame, first_id: int) -> dict[Run, tuple[int, int]]:

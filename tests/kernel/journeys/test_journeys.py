@@ -537,3 +537,18 @@ def test_long_keys_addresses_and_ids_are_found_by_what_events_keep_of_them(lose_
         hub.run()
     for what, value in (("key", long.encode()), ("address", f"orders/{long}".encode()), ("correlation", b"c" * 600)):
         assert len(looked_for(hub, what, value, "/")) == 1, what
+
+
+def test_events_are_found_also_where_somebody_gave_their_topic_more_partitions() -> None:
+    hub = rig(ALL)
+    hub.publish("orders/1", b"x")
+    hub.kernel.change_topic(TOPIC, partitions=4)
+    (_, _, message_id), = hub.publish("orders/1", b"x")
+    hub.world.advance(1_000)
+    assert found(hub, message_id) == ["STORED"]
+    hub.restart(lose_index=True)
+    hub.run()
+    assert found(hub, message_id) == ["STORED"]
+    hub.kernel.subscribe("$journeys/#", hub.witness)
+    hub.publish("orders/1", b"x")
+    assert [address for address, *_ in hub.witness.delivered] == ["$journeys/stored"]
