@@ -111,6 +111,15 @@ def test_events_are_no_live_messages_that_background_work_would_yield_to() -> No
     assert kinds(hub) == ["STORED", "HANDED_OUT", "ACKED"]
 
 
+def test_a_trace_that_it_is_given_has_no_state_of_another() -> None:
+    hub = rig(ALL)
+    hub.publish("orders/1", b"x", headers=[(b"tracestate", b"theirs=1"), (b"a", b"b")])
+    hub.publish("orders/1", b"y", headers=[(HEADER, b"00-" + b"ab" * 16 + b"-" + b"cd" * 8 + b"-01"),
+                                           (b"tracestate", b"theirs=1")])
+    given, kept = [[name for name, _ in record[4]] for record in hub.read("orders")]
+    assert given == [b"a", HEADER] and kept == [HEADER, b"tracestate"]
+
+
 def test_it_is_given_a_trace_where_it_has_none_and_keeps_the_one_that_it_has():
     hub = rig(ALL)
     theirs = b"00-" + b"ab" * 16 + b"-" + b"cd" * 8 + b"-01"
