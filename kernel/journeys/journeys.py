@@ -756,12 +756,30 @@ class Journeys:  # decision 198
         if mine is None:
             self._lost += sum([each.rows for each in written])
             return
-        messages: list[Message] = [(self._placement(each.kind), each.value, NO_HEADERS, 0, each.at_ms)
-                                   for each in written]
-        check(messages, self._places.refresh)
+        try:
+            messages = self._messages(written)
+        except KernelError:                          # somebody has bounded the topic's messages: those that fit
+            written = [each for each in written if self._fits(each)]
+            messages = self._messages(written)
+        if not written:
+            return
         about = next((each.by.low for each in written if each.by.low), 1)
         frame.builder.add_beside(messages, about, mine.places)
         mine.written += written
+
+    def _messages(self, written: Sequence[WrittenEvent]) -> list[Message]:
+        messages: list[Message] = [(self._placement(each.kind), each.value, NO_HEADERS, 0, each.at_ms)
+                                   for each in written]
+        check(messages, self._places.refresh)
+        return messages
+
+    def _fits(self, each: WrittenEvent) -> bool:
+        try:
+            self._messages([each])
+        except KernelError:
+            self._lost += each.rows
+            return False
+        return True
 
     def _placement(self, kind: int) -> Placement:
         placement = self._placements.get(kind)

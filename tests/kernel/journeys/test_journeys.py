@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -561,3 +562,19 @@ def test_events_are_found_also_where_somebody_gave_their_topic_more_partitions()
     hub.kernel.subscribe("$journeys/#", hub.witness)
     hub.publish("orders/1", b"x")
     assert [address for address, *_ in hub.witness.delivered] == ["$journeys/stored"]
+
+
+def test_events_that_are_too_large_for_their_topic_are_counted_and_cost_no_others() -> None:
+    hub = rig(ALL)
+    hub.publish("orders/1", b"x")
+    topic = hub.kernel.topic(TOPIC)
+    assert topic is not None
+    hub.kernel.change_topic(TOPIC, settings=replace(topic.settings, max_message_bytes=60))
+    hub.publish("orders/1", b"y")
+    (_, _, message_id), = hub.publish(f"orders/{'l' * 100}", b"z")
+    assert found(hub, message_id) == [] and hub.kernel.journeys.left_out == 1
+    hub.publish("orders/1", b"y")
+    Taker(hub, "g" * 100).pop()                              # what is told of it gets a frame of its own
+    hub.world.advance(1_000)
+    hub.run()
+    assert kinds(hub) == ["STORED"] * 3 and hub.kernel.journeys.left_out > 1
