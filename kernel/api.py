@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.groups.counts import Counts
     from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.groups.members import Budget, HoldLimit, Member
-    from gatehouse.kernel.journeys.looking import OnFound, OnJourney
+    from gatehouse.kernel.journeys.looking import IsShown, OnFound, OnJourney
     from gatehouse.kernel.journeys.origins import OnCame
     from gatehouse.kernel.journeys.publishers import OnAuthors
     from gatehouse.kernel.journeys.why import OnReason
@@ -832,7 +832,7 @@ class LookingPort(Protocol):
     """What is known of messages; values, and call-backs. See `journeys.looking.Looking`."""
 
     def find(self, what: str, value: bytes, tenant: str, most: int, on_done: OnFound, first_ms: int,
-             last_ms: int) -> None: ...
+             last_ms: int, is_shown: IsShown) -> None: ...
 
     def id_at(self, partition_id: int, offset: int) -> int: ...
 

@@ -342,6 +342,11 @@ class Door:
 
     # --- giving out -----------------------------------------------------------------------------------------
 
+    @property
+    def most_unsent(self) -> int:
+        """Bytes that may wait for one reader of a stream now."""
+        return self.services.unsent.allowed(self.config.stream_unsent_bytes)
+
     def counted(self, messages: int, answer: Response) -> Response:
         """An answer that gives out so many messages, entered in the door's counters."""
         self.flow.messages_out += messages

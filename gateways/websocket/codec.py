@@ -68,6 +68,12 @@ class Control(NamedTuple):
     payload: bytes
 
 
+class Deflated(NamedTuple):
+    """A whole message that is still compressed."""
+
+    payload: bytes
+
+
 class MessageEnd(NamedTuple):
     """The payload before it was the last of a message."""
 
@@ -187,36 +193,42 @@ class MessageReader:
         self._max_bytes = max_bytes
         self._keeps_window = keeps_window
         self._inflater = zlib.decompressobj(-WINDOW_BITS) if compressed else None
-        self._parts: list[bytes] = []
-        self._size = 0
+        self._first = b""                # of a message that is not all there
+        self._more = bytearray()         # and what came behind that: no object for each frame
 
-    def feed(self, data: bytes) -> list[bytes | Control]:
+    def feed(self, data: bytes) -> list[bytes | Deflated | Control]:
         """Messages and control frames in their order. Raises Broken, as `WebSocketReader` does."""
-        out: list[bytes | Control] = []
+        out: list[bytes | Deflated | Control] = []
         for part in self._reader.feed(data):
             if isinstance(part, Control):
                 out.append(part)
             elif isinstance(part, bytes):
-                self._size += len(part)
-                if self._size > self._max_bytes:
+                if len(self._first) + len(self._more) + len(part) > self._max_bytes:
                     raise self._too_big()
-                self._parts.append(part)
+                if self._first:
+                    self._more.extend(part)
+                else:
+                    self._first = part
             else:
-                payload = b"".join(self._parts)
-                self._parts, self._size = [], 0
-                out.append(self._inflate(payload) if part.compressed else payload)
+                payload = self._first
+                if self._more:
+                    payload, self._more = b"".join((payload, self._more)), bytearray()
+                self._first = b""
+                out.append(Deflated(payload) if part.compressed else payload)
         return out
 
     @property
     def held_bytes(self) -> int:
         """What has come and waits for the rest of its message."""
-        return self._size + self._reader.held_bytes
+        return len(self._first) + len(self._more) + self._reader.held_bytes
 
-    def _inflate(self, payload: bytes) -> bytes:
+    def inflate(self, message: Deflated) -> bytes:
+        """A message, decompressed. To be asked for each, in their order, and once there is use for it: a thousand times
+        as much may come of what was sent. Raises Broken."""
         inflater = self._inflater
         assert inflater is not None, "the reader refuses what is compressed where that was not agreed"
         try:
-            whole = inflater.decompress(payload + TAIL, self._max_bytes + 1)
+            whole = inflater.decompress(message.payload + TAIL, self._max_bytes + 1)
         except zlib.error:
             raise Broken(INVALID_PAYLOAD, "what cannot be decompressed (RFC 7692, 7.2.2)") from None
         if len(whole) > self._max_bytes:

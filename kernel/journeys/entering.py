@@ -14,7 +14,7 @@ from gatehouse.kernel.journeys.following import evenly
 from gatehouse.kernel.message import Origin, Placement
 from gatehouse.kernel.records.record import NO_HEADERS, add_header, encode_header, named_headers, without_headers
 from gatehouse.kernel.write.pending_frame import Run
-from gatehouse.tracing.context import HEADER, OF_CONTEXT, Context, only_context
+from gatehouse.tracing.context import HEADER, OF_CONTEXT, STATE, Context, only_context
 from gatehouse.tracing.events import Kind, text, unsigned
 from gatehouse.tracing.numbering import TEXT_BYTES, scattered, scattered_texts, trace_of
 
@@ -163,15 +163,16 @@ def grouped(messages: list[Any], placements: dict[int, Placement] | None, picks:
 
 
 def with_contexts(messages: list[Any], sendings: list[Sending], contexts: Contexts) -> list[Sending]:
-    """Every message of these sendings has one trace context then. Those that came with one, or with a correlation id,
-    are sendings of their own."""
+    """Every message of these sendings has one trace context then, and no state of another. Those that came with one, or
+    with a correlation id, are sendings of their own."""
     result: list[Sending] = []
-    last = NO_HEADERS                                    # of the message before, which said neither
+    last = NO_HEADERS                                    # of the message before, which said none of it
     for sending in sendings:
         plain: list[int] = []
         for index in sending.indexes:
             headers: bytes = messages[index][2]
-            if headers == last or headers.find(HEADER) < 0 and headers.find(CORRELATION) < 0:
+            if headers == last or headers.find(HEADER) < 0 and headers.find(CORRELATION) < 0 \
+                    and headers.find(STATE) < 0:
                 last = headers
                 plain.append(index)
                 continue

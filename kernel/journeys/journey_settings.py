@@ -6,9 +6,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 TOPIC: Final = "journeys"
-LEVEL: Final = "$journeys"
-"""First level of the addresses of events: no filter that begins with a wildcard matches them."""
-
 TENANT: Final = "/"
 
 

@@ -35,7 +35,7 @@ from gatehouse.kernel.journeys.entering import (
 )
 from gatehouse.kernel.journeys.following import Followed, FollowedPiece, FollowedStretch, Following, even, evenly
 from gatehouse.kernel.journeys.held import HeldJourneys, HeldRows
-from gatehouse.kernel.journeys.journey_settings import LEVEL, TENANT, TOPIC, JourneySettings
+from gatehouse.kernel.journeys.journey_settings import TENANT, TOPIC, JourneySettings
 from gatehouse.kernel.journeys.trail import Found, Trail, found_by, hash_of, named, names_of
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import DOOR_MASK, Leased, Message, Origin, Placement, Record, Speaker
@@ -737,7 +737,7 @@ class Journeys:  # decision 198
             trace_id = rows.context.trace_id
             names = (*names, hash_of("trace", trace_id))
         if rows.correlation:
-            names = (*names, hash_of("correlation", named(rows.sender.tenant, rows.correlation)))
+            names = (*names, hash_of("correlation", named(rows.sender.tenant, cut(rows.correlation))))
         by = Found(low, high, own, number, number + rows.rows - 1, names)
         entering.append(WrittenEvent(Kind.STORED, stored_event(rows, first_id, first_offset, trace_id), now_ms, by,
                                 rows.rows))
@@ -756,18 +756,37 @@ class Journeys:  # decision 198
         if mine is None:
             self._lost += sum([each.rows for each in written])
             return
-        messages: list[Message] = [(self._placement(each.kind), each.value, NO_HEADERS, 0, each.at_ms)
-                                   for each in written]
-        check(messages, self._places.refresh)
+        try:
+            messages = self._messages(written)
+        except KernelError:                          # somebody has bounded the topic's messages: those that fit
+            written = [each for each in written if self._fits(each)]
+            messages = self._messages(written)
+        if not written:
+            return
         about = next((each.by.low for each in written if each.by.low), 1)
         frame.builder.add_beside(messages, about, mine.places)
         mine.written += written
+
+    def _messages(self, written: Sequence[WrittenEvent]) -> list[Message]:
+        messages: list[Message] = [(self._placement(each.kind), each.value, NO_HEADERS, 0, each.at_ms)
+                                   for each in written]
+        check(messages, self._places.refresh)
+        return messages
+
+    def _fits(self, each: WrittenEvent) -> bool:
+        try:
+            self._messages([each])
+        except KernelError:
+            self._lost += each.rows
+            return False
+        return True
 
     def _placement(self, kind: int) -> Placement:
         placement = self._placements.get(kind)
         if placement is None:
             name = Kind(kind).name.lower().replace("_", "-")
-            placement = self._placements[kind] = self._places.place(f"{LEVEL}/{name}", TENANT, False)
+            # the first partition, however many somebody gives the topic: the trail looks there
+            placement = self._placements[kind] = self._places.place_in(TOPIC, name.encode(), 0, TENANT, False)
         return placement
 
     def _firsts(self, frame: PendingFrame, first_id: int) -> dict[Run, tuple[int, int]]:
@@ -912,7 +931,7 @@ def sender_of(tenant: str, address: str, key: bytes, origin: Origin, door: str) 
     if key:
         fields |= KEY_BIT
         encoded = text(key)
-    return Sender(fields, texts, encoded, names_of(shown, address, cut(key), b""), shown)
+    return Sender(fields, texts, encoded, names_of(shown, address, key, b""), shown)
 
 
 def shifted(indexes: Sequence[int]) -> Sequence[int]:

@@ -24,7 +24,7 @@ from gatehouse.kernel.records.record import public_record
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.views import Views
 from gatehouse.kernel.state.watermarks import Watermarks
-from gatehouse.tracing.events import BEGINNINGS, NAMING, OF_CLIENTS, WAITS, WITH_ADDRESS, Event, Kind
+from gatehouse.tracing.events import BEGINNINGS, NAMING, OF_CLIENTS, WAITS, WITH_ADDRESS, Event, Kind, cut
 
 # --- where a message stands ---------------------------------------------------------------------------------------
 
@@ -99,6 +99,8 @@ FIELD_OF: Final[dict[str, Callable[[Event], bytes]]] = {
 """What of an event is compared with what is looked for."""
 
 MAX_EVENTS: Final = 1_000            # of one journey that are shown
+FIRST_EVENTS: Final = 500            # of these, where there are more; the others are the last ones
+SKEW_MS: Final = 60_000              # by which events may lie behind later ones
 MAX_PARTITIONS: Final = 20_000       # that are searched for a message of which nothing was recorded
 
 
@@ -160,6 +162,7 @@ class Journey:
 
 OnJourney = Callable[[Journey, "StorageFailed | None"], None]
 OnFound = Callable[[list[Event], "StorageFailed | None"], None]
+IsShown = Callable[[Event], bool]
 
 
 class Looking:
@@ -187,26 +190,42 @@ class Looking:
         self._links = links
 
     def find(self, what: str, value: bytes, tenant: str, most: int, on_done: OnFound, first_ms: int = 0,
-             last_ms: int = EXTENT) -> None:
+             last_ms: int = EXTENT, is_shown: IsShown = lambda event: True) -> None:
         """The newest `most` events of this time that are found by a `key`, an `address`, a `trace` id or a
-        `correlation` id of a tenant; a trace id is no tenant's, whoever shows events looks whose they are."""
+        `correlation` id of a tenant; a trace id is no tenant's. What `is_shown` says no to is none of them. Of long
+        values the beginnings are compared, which is what events keep."""
+        kept = value if what in ("trace", "key", "correlation") else cut(value).decode(errors="replace").encode()
+
         def matches(event: Event) -> list[Event]:
-            if not first_ms <= event.at_ms <= last_ms:
+            if not first_ms <= event.at_ms <= last_ms or not is_shown(event):
                 return []
             if what == "trace":
                 return [said for said in [event.of_trace(value)] if said is not None]
-            if FIELD_OF[what](event) != value or (event.tenant or TENANT) != tenant \
+            if cut(FIELD_OF[what](event)) != cut(kept) or (event.tenant or TENANT) != tenant \
                     or (event.kind in OF_CLIENTS) != what.startswith("told-"):
                 return []
             return [event.nth(at) for at in range(max(0, event.rows - most), event.rows)] if event.rows else [event]
 
-        wanted = of_trace(value) if what == "trace" else [hash_of(what, named(tenant, value))]
-        self._trail.find(wanted, matches, most,
-                         lambda events, error: on_done([event for _, event in events], error), newest=True)
+        wanted = of_trace(value) if what == "trace" else [hash_of(what, named(tenant, cut(value)))]
+
+        def look(before: int | None, _: int) -> None:
+            self._trail.find(wanted, matches, most,
+                             lambda events, error: on_done([event for _, event in events], error), newest=True,
+                             before=EXTENT if before is None else before)
+
+        if last_ms == EXTENT or self._trail.partition_id < 0:
+            look(None, 0)
+        else:                                # so that newer ones are not read in vain: a look-up reads so many at most
+            self._reader.offset_for_time(self._trail.partition_id, last_ms + SKEW_MS, look)
 
     def id_at(self, partition_id: int, offset: int) -> int:
         """The message at an offset; -1 where that is not known."""
         return self._reader.id_of(partition_id, offset)
+
+    def find_in(self, partition_ids: Sequence[int], message_id: int, on_done: Callable[[tuple[int, int] | None], None]
+                ) -> None:
+        """Where a message, or a copy of it, lies among these partitions; see `Reader.find_id`."""
+        self._reader.find_id(list(partition_ids), message_id, on_done)
 
     def publishers(self, pieces: Sequence[Piece], on_done: OnAuthors) -> None:
         """Who published what was fetched; see `Publishers.find_all`."""
@@ -215,7 +234,22 @@ class Looking:
     def journey(self, message_id: int, tenant: str, on_done: OnJourney) -> None:
         """Everything about a message. Where nothing was recorded it is looked for in the partitions of this tenant."""
         self._trail.find(of_id(message_id), of_message(message_id), MAX_EVENTS,
-                         partial(self._on_events, message_id, tenant, on_done), message_id=message_id)
+                         partial(self._on_first, message_id, tenant, on_done), message_id=message_id)
+
+    def _on_first(self, message_id: int, tenant: str, on_done: OnJourney, events: list[tuple[int, Event]],
+                  error: StorageFailed | None) -> None:
+        """Where that are not all, what became of it stands in the last ones."""
+        if error is not None or len(events) < MAX_EVENTS:
+            self._on_events(message_id, tenant, on_done, events, error)
+            return
+        first = events[:FIRST_EVENTS]
+
+        def on_last(last: list[tuple[int, Event]], error: StorageFailed | None) -> None:
+            behind = [each for each in last if each[0] > first[-1][0]]
+            self._on_events(message_id, tenant, on_done, [*first, *behind], error)
+
+        self._trail.find(of_id(message_id), of_message(message_id), MAX_EVENTS - FIRST_EVENTS, on_last, newest=True,
+                         message_id=message_id)
 
     def _on_events(self, message_id: int, tenant: str, on_done: OnJourney, events: list[tuple[int, Event]],
                    error: StorageFailed | None) -> None:

@@ -28,7 +28,7 @@ from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.state.store import IndexStore, StoreFull
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.watermarks import Watermarks
-from gatehouse.tracing.events import BEGINNINGS, NAMING, OF_CLIENTS, CorruptEvent, Event, decode, may_tell
+from gatehouse.tracing.events import BEGINNINGS, NAMING, OF_CLIENTS, CorruptEvent, Event, cut, decode, may_tell
 from gatehouse.tracing.numbering import HALF, MASK, number_of
 
 PREFIX: Final = b"j"
@@ -122,12 +122,12 @@ def own_of(trace_id: bytes) -> int:
 
 
 def names_of(tenant: str, address: str, key: bytes, correlation_id: bytes) -> tuple[bytes, ...]:
-    """What a message is found by when it is stored."""
-    names = [hash_of("address", named(tenant, address.encode()))]
+    """What a message is found by when it is stored: what its event keeps of each."""
+    names = [hash_of("address", named(tenant, cut(address.encode())))]
     if key:
-        names.append(hash_of("key", named(tenant, key)))
+        names.append(hash_of("key", named(tenant, cut(key))))
     if correlation_id:
-        names.append(hash_of("correlation", named(tenant, correlation_id)))
+        names.append(hash_of("correlation", named(tenant, cut(correlation_id))))
     return tuple(names)
 
 
@@ -135,7 +135,7 @@ def found_by(event: Event) -> Found:
     """What an event is found by."""
     if event.kind in OF_CLIENTS:
         return Found(exact=tuple([
-            hash_of(what, named(event.tenant, value.encode()))
+            hash_of(what, named(event.tenant, cut(value.encode())))
             for what, value in (("told-user", event.user), ("told-client", event.client),
                                 ("told-address", event.address)) if value]))
     exact = names_of(event.tenant, event.address, event.key, event.correlation_id) \
@@ -182,7 +182,7 @@ class Trail:  # decision 201
         self._read = read
         self._on_error = on_error
         self.topic_id = -1
-        self._partition_id = -1
+        self.partition_id = -1               # in which all events are
         self._newest: dict[bytes, list[int]] = {}
         self._entries = 0
         self._behind = 0                     # of the newest event that is noted
@@ -197,7 +197,7 @@ class Trail:  # decision 201
 
     def begin(self, topic: Topic) -> None:
         """This is the topic from here on; there is nothing in it yet."""
-        self.topic_id, self._partition_id = topic.id, topic.partition_id(0)
+        self.topic_id, self.partition_id = topic.id, topic.partition_id(0)
         self._newest, self._entries, self._behind, self._filled = {}, 0, 0, EXTENT
 
     def open(self, resume: Callable[[Event], None]) -> None:
@@ -205,7 +205,7 @@ class Trail:  # decision 201
         topic = self._topics.get(TOPIC, TENANT)
         if topic is None:
             return
-        self.topic_id, self._partition_id = topic.id, topic.partition_id(0)
+        self.topic_id, self.partition_id = topic.id, topic.partition_id(0)
         meta = self._store.get(META)
         of, complete, layout = (0, 0, 0) if meta is None else (
             _META.unpack(meta) if len(meta) == _META.size else (0, 0, 0))
@@ -216,14 +216,14 @@ class Trail:  # decision 201
         self._fill(min(max(complete, start), max(start, end - RESUMED)), max(complete, start), end, resume)
 
     def _bounds(self) -> tuple[int, int]:
-        return self._watermarks.log_start(self._partition_id), self._watermarks.next_offset(self._partition_id)
+        return self._watermarks.log_start(self.partition_id), self._watermarks.next_offset(self.partition_id)
 
     def _fill(self, at: int, complete: int, end: int, resume: Callable[[Event], None]) -> None:
         self._filled = at
         if at >= end or self._stopped:
             self._filled = EXTENT
             return
-        self._read([(self._partition_id, at, READ_BYTES)], READ_BYTES,
+        self._read([(self.partition_id, at, READ_BYTES)], READ_BYTES,
                    lambda answers: self._on_filled(answers, at, complete, end, resume))
 
     def _on_filled(self, answers: list[Fetched], at: int, complete: int, end: int, resume: Callable[[Event], None]
@@ -343,17 +343,17 @@ class Trail:  # decision 201
 
     def find(self, wanted: Sequence[bytes], matches: Matches, most: int,
              on_done: Callable[[list[tuple[int, Event]], StorageFailed | None], None], *, newest: bool = False,
-             message_id: int = -1) -> None:
+             message_id: int = -1, before: int = EXTENT) -> None:
         """What `matches` says of the events that are found by one of these hashes, with their offsets: of the first
         ones until there are `most` (of the last ones, with `newest`), in order. With `message_id` nothing else is
-        looked for."""
-        if self._partition_id < 0:
+        looked for. Of events behind the offset `before` nothing is read."""
+        if self.partition_id < 0:
             on_done([], None)
             return
         fresh = [chunk for part in (self._writing, self._newest) if part is not None
                  for each in wanted for chunk in part.get(each, ())]
         log_start, high = self._bounds()
-        looked = Looked(self._partition_id, log_start, high, matches, most, newest, message_id, on_done)
+        looked = Looked(self.partition_id, log_start, min(high, before), matches, most, newest, message_id, on_done)
         self._worker.submit(lambda: self._stored(wanted, looked), partial(self._on_found, fresh, looked))
 
     def _stored(self, wanted: Sequence[bytes], looked: Looked) -> list[int]:
@@ -368,7 +368,9 @@ class Trail:  # decision 201
                 prefix = _KEY.pack(PREFIX, bucket, each, 0)[:-4]
                 key = cursor.seek(prefix)
                 while key is not None and key.startswith(prefix):
-                    chunks.append((bucket << LOW_BITS + COUNT_BITS) | int.from_bytes(key[-4:], "big"))
+                    chunk = (bucket << LOW_BITS + COUNT_BITS) | int.from_bytes(key[-4:], "big")
+                    if looked.reaches(chunk):
+                        chunks.append(chunk)
                     key = cursor.next()
             if len(chunks) >= MAX_CHUNKS:
                 break
@@ -418,10 +420,13 @@ class Looked:
         """Tell whoever asked."""
         self._on_done(events, error)
 
+    def reaches(self, chunk: int) -> bool:
+        """Whether some of its events lie where it is looked."""
+        return self.first <= (chunk >> COUNT_BITS) + (chunk & _COUNT) and chunk >> COUNT_BITS < self.end
+
     def take(self, chunks: list[int]) -> None:
         """These are to be read."""
-        within = sorted({chunk for chunk in chunks if self.first <= (chunk >> COUNT_BITS) + (chunk & _COUNT)
-                         and chunk >> COUNT_BITS < self.end}, reverse=not self.newest)
+        within = sorted({chunk for chunk in chunks if self.reaches(chunk)}, reverse=not self.newest)
         self._waiting = within[-MAX_CHUNKS:]
 
     def wants(self) -> list[tuple[int, int, int]]:

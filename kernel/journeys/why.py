@@ -68,6 +68,9 @@ class Reason(NamedTuple):
     evidence: dict[str, Any]
 
 
+NOT_RECORDED: Final = Reason(ARRIVED, "it is settled, and nothing was recorded of how: it was acked at the first try, "
+                                      "or ended while more did than is recorded", {})
+
 OnReason = Callable[[Journey, "Reason | None", "StorageFailed | None"], None]
 
 
@@ -98,7 +101,14 @@ class Reasons:
         elif journey.tenant != tenant:
             on_done(journey, None, None)
         else:
-            on_done(journey, self._reason(journey, consumer, tenant), None)
+            reason = self._reason(journey, consumer, tenant)
+            letters = None if reason is not NOT_RECORDED else self._groups.queue(
+                DEAD_LETTER_PREFIX + consumer.removeprefix(QUEUE_PREFIX), tenant)
+            if letters is None:
+                on_done(journey, reason, None)
+            else:                                        # more died than is recorded, and it may be one of them
+                self._looking.find_in(letters.partition_ids(), journey.message_id,
+                                      partial(_of_letters, journey, reason, on_done))
 
     def _of_nothing(self, journey: Journey, on_done: OnReason, scheduled: Scheduled | None) -> None:
         """Nothing is in a partition, and nothing was recorded."""
@@ -181,7 +191,7 @@ class Reasons:
         if settings is not None and settings.start == "latest":
             return Reason(BELOW_START, "the group begins with what came after it was first used, and this came before; "
                                        "or it was acked, which was not recorded", {"start": settings.start})
-        return Reason(ARRIVED, "it is settled, and nothing was recorded of how: it was acked at the first try", {})
+        return NOT_RECORDED
 
     def _kept_from(self, journey: Journey, consumer: str, standing: Standing, settings: GroupSettings | None
                    ) -> Reason | None:
@@ -248,6 +258,12 @@ class Reasons:
             return Reason(NOBODY_TAKES, "it is ready, and nobody takes from there", seen)
         return Reason(READY, "it is ready: its turn has not come, or who takes has no room", {**seen,
                                                                                          "ready": group.ready})
+
+
+def _of_letters(journey: Journey, reason: Reason, on_done: OnReason, where: tuple[int, int] | None) -> None:
+    """It lies among the dead letters of the consumer, or not."""
+    on_done(journey, reason if where is None else Reason(
+        DEAD_LETTER, "it is a dead letter, and nothing was recorded of how it died", {}), None)
 
 
 def _what_became(of_it: list[Event], consumer: str) -> Reason | None:

@@ -63,12 +63,13 @@ class _Entering(NamedTuple):
 class _OfFrame:
     """What one frame changes, until it is durable."""
 
-    __slots__ = ("entering", "told", "ended")
+    __slots__ = ("entering", "told", "ended", "copied")
 
     def __init__(self) -> None:
         self.entering: list[_Entering] = []
         self.told: list[tuple[Awaited, str]] = []         # and the group that has acknowledged it
         self.ended: list[Awaited] = []
+        self.copied: list[tuple[Awaited, int, int]] = []  # partition id and offset of a copy that is in it
 
 
 class Receipts:
@@ -252,7 +253,7 @@ class Receipts:
         self._refer(frame, entered)
         changed = {waiting.message_id: waiting for waiting, _ in mine.told}
         if frame.builder.has_copies:
-            changed |= self._copied(frame)
+            changed |= self._copied(frame, mine)
         for _, waiting in entered:
             self._all.add(waiting)
             changed[waiting.message_id] = waiting
@@ -279,7 +280,7 @@ class Receipts:
                     waiting.places.append((reference.partition_id,
                                            reference.first_offset + entering.at - reference.start))
 
-    def _copied(self, frame: PendingFrame) -> dict[int, Awaited]:
+    def _copied(self, frame: PendingFrame, mine: _OfFrame) -> dict[int, Awaited]:
         """Those of which this frame has a copy: a dead letter, or what is redriven."""
         copied: dict[int, Awaited] = {}
         for run in frame.builder.runs:
@@ -288,7 +289,9 @@ class Receipts:
             for message_id in self._all.ids_within(run.first_id, run.count):
                 waiting = self._all.by_id(message_id)
                 if waiting is not None:
-                    self._all.place(waiting, run.partition_id, run.first_offset + message_id - run.first_id)
+                    offset = run.first_offset + message_id - run.first_id
+                    if self._all.place(waiting, run.partition_id, offset):
+                        mine.copied.append((waiting, run.partition_id, offset))
                     copied[message_id] = waiting
         return copied
 
@@ -309,7 +312,8 @@ class Receipts:
         self._frames.pop(frame, None)
 
     def failed(self, frames: list[PendingFrame]) -> None:
-        """What was said in these was not said: who was told waits again, and what would have entered does not."""
+        """What was said in these was not said: who was told waits again, and what would have entered does not, nor lies
+        a copy anywhere: others will lie there."""
         for frame in reversed(frames):
             mine = self._frames.pop(frame, None)
             if mine is None:
@@ -318,6 +322,8 @@ class Receipts:
                 waiting.told.remove(name)
             for waiting in mine.ended:
                 self._all.add(waiting)
+            for waiting, partition_id, offset in mine.copied:
+                self._all.take_away(waiting, partition_id, offset)
             for entering in mine.entering:
                 entered = self._all.by_id(entering.run.first_id + entering.at) if entering.run.first_id >= 0 else None
                 if entered is not None:

@@ -111,11 +111,18 @@ class AllAwaited:
         for partition_id, offset in waiting.places:
             self._note(waiting, partition_id, offset)
 
-    def place(self, waiting: Awaited, partition_id: int, offset: int) -> None:
-        """It lies there, too."""
-        if len(waiting.places) < MAX_PLACES and (partition_id, offset) not in waiting.places:
-            waiting.places.append((partition_id, offset))
-            self._note(waiting, partition_id, offset)
+    def place(self, waiting: Awaited, partition_id: int, offset: int) -> bool:
+        """It lies there, too. Whether that is new, and there was room for it."""
+        if len(waiting.places) >= MAX_PLACES or (partition_id, offset) in waiting.places:
+            return False
+        waiting.places.append((partition_id, offset))
+        self._note(waiting, partition_id, offset)
+        return True
+
+    def take_away(self, waiting: Awaited, partition_id: int, offset: int) -> None:
+        """It does not lie there after all."""
+        waiting.places.remove((partition_id, offset))
+        self._forget(waiting, partition_id, offset)
 
     def _note(self, waiting: Awaited, partition_id: int, offset: int) -> None:
         of = self._of.setdefault(partition_id, {})
@@ -129,13 +136,16 @@ class AllAwaited:
             return
         del self._ids[bisect_left(self._ids, waiting.message_id)]
         for partition_id, offset in waiting.places:
-            of = self._of.get(partition_id, {})
-            if of.get(offset) is waiting:
-                del of[offset]
-                offsets = self._offsets[partition_id]
-                del offsets[bisect_left(offsets, offset)]
-                if not of:
-                    del self._of[partition_id], self._offsets[partition_id]
+            self._forget(waiting, partition_id, offset)
+
+    def _forget(self, waiting: Awaited, partition_id: int, offset: int) -> None:
+        of = self._of.get(partition_id, {})
+        if of.get(offset) is waiting:
+            del of[offset]
+            offsets = self._offsets[partition_id]
+            del offsets[bisect_left(offsets, offset)]
+            if not of:
+                del self._of[partition_id], self._offsets[partition_id]
 
     def at(self, partition_id: int, offset: int) -> Awaited | None:
         """The one at this offset."""

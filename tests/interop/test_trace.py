@@ -18,7 +18,7 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from tests.interop.guarded_hub import PASSWORD, guarded_hub
+from tests.interop.guarded_hub import PASSWORD, GuardedHub, guarded_hub
 from tests.interop.test_http_groups import ask
 from tests.interop.test_rights import http
 from tests.running_hub import RunningHub, config_of, gatehouse, running_hub, sound_hub
@@ -208,6 +208,75 @@ def test_a_journey_shows_what_its_asker_may_read(tmp_path: Path) -> None:
         assert (asked["reason"], "denied" in asked["evidence"]["why"]) == ("no_right", True)
         assert http(hub, "GET", f"/v1/trace/{mine}/why?consumer=crew&user=eve", user="ada")[0] == 403
         assert http(hub, "GET", "/v1/topics/journeys/messages", user="ada")[0] == 403
+
+
+class FollowingAll(GuardedHub):
+    """Every message of its topics is followed."""
+
+    def _config(self) -> str:
+        return super()._config() + """
+[[acl]]
+who = "user:ada"
+pattern = "open/+/sealed"
+effect = "deny"
+
+[tracing.topics.open]
+rate = 1.0
+
+[tracing.topics.shut]
+rate = 1.0
+"""
+
+
+class FollowingNone(GuardedHub):
+    """Nothing is recorded of any message."""
+
+    def _config(self) -> str:
+        return super()._config() + "[tracing]\nenabled = false\n"
+
+
+def test_a_right_is_judged_by_the_whole_address_however_long_it_is(tmp_path: Path) -> None:
+    guarded = FollowingAll(tmp_path)
+    try:
+        guarded.hub.wait_ready()
+        long = "x" * 600
+        body = {"messages": [{"address": f"open/{long}/{last}", "value": "x"} for last in ("free", "sealed")]}
+        stored = json.loads(http(guarded, "POST", "/v1/publish", json.dumps(body).encode(), user="root")[1])["messages"]
+        assert [[http(guarded, "GET", f"/v1/trace/{message['id']}", user=user)[0] for message in stored]
+                for user in ("root", "ada")] == [[200, 200], [200, 404]]
+        shown = json.loads(http(guarded, "GET", f"/v1/trace/{stored[0]['id']}", user="ada")[1])
+        assert shown["address"] == f"open/{long}/free"
+    finally:
+        guarded.hub.kill()
+
+
+def test_why_tells_nobody_of_what_waits_where_he_may_not_read(tmp_path: Path) -> None:
+    guarded = FollowingNone(tmp_path)
+    try:
+        guarded.hub.wait_ready()
+        body = {"messages": [{"address": f"{topic}/1", "value": "x", "delay": 600} for topic in ("open", "shut")]}
+        stored = json.loads(http(guarded, "POST", "/v1/publish", json.dumps(body).encode(), user="root")[1])["messages"]
+        said = [[http(guarded, "GET", f"/v1/trace/{each['id']}/why?consumer=crew", user=user)[1] for each in stored]
+                for user in ("root", "ada")]
+        assert [[json.loads(answer)["reason"] for answer in answers] for answers in said] == [
+            ["waits_for_time", "waits_for_time"], ["waits_for_time", "gone"]]
+    finally:
+        guarded.hub.kill()
+
+
+def test_what_he_may_read_is_found_among_more_that_he_may_not(tmp_path: Path) -> None:
+    guarded = FollowingAll(tmp_path)
+    try:
+        guarded.hub.wait_ready()
+        for address, count in (("open/1", 1), ("shut/1", 600), ("shut/1", 600)):
+            body = json.dumps({"messages": [{"address": address, "value": "x"}] * count}).encode()
+            assert http(guarded, "POST", "/v1/publish", body, user="root")[0] == 201
+        said = {user: json.loads(http(guarded, "GET", "/v1/trace?key=1", user=user)[1])["messages"]
+                for user in ("root", "ada")}
+        assert {message["address"] for message in said["root"]} == {"shut/1"}
+        assert [message["address"] for message in said["ada"]] == ["open/1"]
+    finally:
+        guarded.hub.kill()
 
 
 def test_live_subscribers_are_told_of_where_a_message_is_followed(tmp_path: Path) -> None:

@@ -1,9 +1,10 @@
 """One reader of Server-Sent Events.
 
 While it keeps up, the feed's finished bytes go straight to its socket: no task, no copy per reader. When more than
-`stream_unsent_bytes` wait there, it is given nothing more; its place is remembered, and once the socket has room it
-reads the log from there, block by block, until it has caught up. A reader that takes nothing at all is cut off by the
-server after `stall_timeout_s`, as any other client, and resumes by `Last-Event-ID`.
+`stream_unsent_bytes` wait there, or than the hub's budget has for it, it is given nothing more; its place is
+remembered, and once the socket has room it reads the log from there, block by block, until it has caught up. A reader
+that takes nothing at all is cut off by the server after `stall_timeout_s`, as any other client, and resumes by
+`Last-Event-ID`.
 """
 from __future__ import annotations
 
@@ -51,7 +52,6 @@ class EventReader:
         self._answer = door.stream(call, HEADERS)
         self._behind: Reply[None] = Reply()
         self._told = b""
-        self._unsent_max = door.config.stream_unsent_bytes
 
     async def run(self) -> Answered:
         """Send until the reader goes or the hub stops. Raises StorageFailed."""
@@ -100,8 +100,9 @@ class EventReader:
     # --- what admission calls ---------------------------------------------------------------------------------------
 
     def on_principal_ended(self, reason: str) -> None:
-        """End the answer: whoever comes again has to log in again."""
+        """End the answer: whoever comes again has to log in again. Nothing is written from this moment on."""
         self._ended = True
+        self._feed.leave(self)
         self.on_dropped(self._replay.positions)
 
     def on_rights_changed(self) -> None:
@@ -114,7 +115,7 @@ class EventReader:
     def on_block(self, block: Block) -> bool:
         """Write a block to the reader, unless too much waits already."""
         session = self._session
-        if session.unsent_bytes > self._unsent_max or (  # decision 65
+        if session.unsent_bytes > self._door.most_unsent or (  # decision 65
                 self._guard.limits_out and self._guard.out_wait_ms()):
             self.on_dropped(block.before)
             return False
@@ -126,7 +127,7 @@ class EventReader:
     def on_heartbeat(self, positions: Positions) -> None:
         """Write a comment as a sign of life, with the place where that is a new one: an `id` without `data` is
         remembered and no event."""
-        if self._session.unsent_bytes <= self._unsent_max:
+        if self._session.unsent_bytes <= self._door.most_unsent:
             self._tell(positions)
 
     def _tell(self, positions: Positions) -> None:

@@ -22,6 +22,7 @@ stand in no journey; users, client ids and peers are shown to administrators, an
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.decision import Operation
@@ -53,7 +54,7 @@ from gatehouse.kernel.journeys.looking import Journey
 from gatehouse.kernel.journeys.why import NOTHING_THERE, Reason
 from gatehouse.kernel.message import RELAY, SHOWN_ORIGIN
 from gatehouse.tracing.context import HEADER, read
-from gatehouse.tracing.events import BEGINNINGS, NAMING, WITH_ADDRESS, Event, Kind
+from gatehouse.tracing.events import BEGINNINGS, MAX_TEXT_BYTES, NAMING, WITH_ADDRESS, Event, Kind
 from gatehouse.transactions.states import State
 
 if TYPE_CHECKING:
@@ -61,13 +62,15 @@ if TYPE_CHECKING:
     from gatehouse.kernel.errors import StorageFailed
     from gatehouse.kernel.journeys.origins import Came
     from gatehouse.kernel.message import Origin, Record
+    from gatehouse.kernel.scheduling.queries import Scheduled
     from gatehouse.transactions.records import Transaction
 
 MAX_ID: Final = (1 << 63) - 1
 QUEUE_PREFIX: Final = "$queue/"
 TRACE_ID: Final = re.compile(r"[0-9a-f]{32}")
 IDENTITY: Final = re.compile(r"[0-9a-f]{32}/[0-9]{1,19}")
-LOOKED_AT: Final = 1_000             # events of one look-up, before the times and rights are looked at
+LOOKED_AT: Final = 1_000             # events of one look-up
+CUT_WITHIN: Final = 3                # bytes of a character that was cut off
 
 WORDS: Final = {kind: kind.name.lower().replace("_", " ") for kind in Kind}
 """What a step is called."""
@@ -152,11 +155,13 @@ async def find_messages(door: Door, call: Call) -> Answered:
         return json_answer({"messages": [_found_at(door, principal, query)]})
     if ORIGIN.name in query:
         return json_answer({"messages": await _that_came(door, principal, query[ORIGIN.name], first_ms)})
+
+    def is_shown(event: Event) -> bool:
+        return (event.tenant or "/") == principal.tenant and may_see_address(door, principal, _whole(event.address), "")
+
     messages: dict[int, dict[str, Any]] = {}
-    for event in reversed(await _events(door, principal, given[0], query[given[0]], first_ms, last_ms)):
-        if event.message_id in messages or not first_ms <= event.at_ms <= last_ms \
-                or (event.tenant or "/") != principal.tenant \
-                or not may_see_address(door, principal, event.address, ""):
+    for event in reversed(await _events(door, principal, given[0], query[given[0]], first_ms, last_ms, is_shown)):
+        if event.message_id in messages:
             continue
         messages[event.message_id] = {
             "id": str(event.message_id), "at": event.at_ms, "what": WORDS[Kind(event.kind)],
@@ -185,19 +190,19 @@ async def _that_came(door: Door, principal: Principal, origin: str, first_ms: in
              "address": stored["address"], "trace_id": stored["trace_id"]}]
 
 
-async def _events(door: Door, principal: Principal, way: str, value: str, first_ms: int, last_ms: int
-                  ) -> list[Event]:
+async def _events(door: Door, principal: Principal, way: str, value: str, first_ms: int, last_ms: int,
+                  is_shown: Callable[[Event], bool]) -> list[Event]:
     raw = value.encode()
     if way == TRACE.name:
         if not TRACE_ID.fullmatch(value.lower()):
             raise Refusal("invalid_parameter", "a trace id is 32 hex digits", parameter=way)
         raw = bytes.fromhex(value)
-    return await _found(door, principal, way.removesuffix("_id"), raw, first_ms, last_ms)
+    return await _found(door, principal, way.removesuffix("_id"), raw, first_ms, last_ms, is_shown)
 
 
-async def _found(door: Door, principal: Principal, what: str, value: bytes, first_ms: int, last_ms: int
-                 ) -> list[Event]:
-    """The newest events of this time that have this value."""
+async def _found(door: Door, principal: Principal, what: str, value: bytes, first_ms: int, last_ms: int,
+                 is_shown: Callable[[Event], bool]) -> list[Event]:
+    """The newest events of this time that have this value, and that he may see: others take no room from them."""
     reply: Reply[list[Event]] = Reply()
 
     def on_done(events: list[Event], error: StorageFailed | None) -> None:
@@ -206,7 +211,7 @@ async def _found(door: Door, principal: Principal, what: str, value: bytes, firs
         else:
             reply.set_result(events)
 
-    door.services.kernel.looking.find(what, value, principal.tenant, LOOKED_AT, on_done, first_ms, last_ms)
+    door.services.kernel.looking.find(what, value, principal.tenant, LOOKED_AT, on_done, first_ms, last_ms, is_shown)
     return await reply
 
 
@@ -245,17 +250,15 @@ async def find_events(door: Door, call: Call) -> Answered:
     first_ms, last_ms, most = _time(query, FROM.name, 0), _time(query, TO.name, 1 << 62), MAX.read(query, door.config)
     sees_all = door.admission.may_hub(principal, Operation.ADMINISTER)
     way, value = given[0], query[given[0]]
-    shown: list[dict[str, Any]] = []
-    for event in reversed(await _found(door, principal, f"told-{TOLD_WAYS[way]}", value.encode(), first_ms,
-                                       last_ms)):
-        if getattr(event, TOLD_WAYS[way]) == value and first_ms <= event.at_ms <= last_ms \
-                and (event.tenant or "/") == principal.tenant and (sees_all or event.user == principal.name):
-            shown.append({"at": event.at_ms, "what": WORDS[Kind(event.kind)]} | {name: said for name, said in (
-                ("address", event.address), ("reason", event.reason), ("door", event.door), ("user", event.user),
-                ("client_id", event.client), ("peer", event.peer)) if said})
-            if len(shown) >= most:
-                break
-    return json_answer({"events": shown})
+
+    def is_shown(event: Event) -> bool:
+        return (event.tenant or "/") == principal.tenant and (sees_all or event.user == principal.name)
+
+    events = await _found(door, principal, f"told-{TOLD_WAYS[way]}", value.encode(), first_ms, last_ms, is_shown)
+    return json_answer({"events": [{"at": event.at_ms, "what": WORDS[Kind(event.kind)]} | {
+        name: said for name, said in (
+            ("address", event.address), ("reason", event.reason), ("door", event.door), ("user", event.user),
+            ("client_id", event.client), ("peer", event.peer)) if said} for event in reversed(events[-most:])]})
 
 
 @declare("trace", query=(CONSUMER, USER), needs=SEEING, problems=("unknown_message", "storage_failed"),
@@ -285,7 +288,8 @@ async def why(door: Door, call: Call) -> Answered:
     door.services.kernel.reasons.ask(message_id, consumer, principal.tenant, on_done)
     journey, reason = await reply
     is_seen = journey.is_known and reason is not None and _may_see(door, principal, journey)
-    if reason is None or journey.is_known and not is_seen:
+    if reason is None or journey.is_known and not is_seen or reason.code == "waits_for_time" and not is_seen \
+            and not await _may_see_scheduled(door, principal, message_id):
         reason = Reason("gone", NOTHING_THERE, {})
     if not journey.is_known or is_seen and journey.is_held:
         reason = await _of_transaction(door, principal, message_id) or reason
@@ -293,6 +297,12 @@ async def why(door: Door, call: Call) -> Answered:
         reason = _of_rights(door, principal, query[USER.name], address_of(door, journey), consumer) or reason
     return json_answer({"id": str(message_id), "consumer": consumer, "reason": reason.code, "text": reason.text,
                         "evidence": _evidence(door, principal, reason.evidence)})
+
+
+async def _may_see_scheduled(door: Door, principal: Principal, message_id: int) -> bool:
+    reply: Reply[Scheduled | None] = Reply()
+    door.guard_of(principal).schedule.show(message_id, reply.set_result)
+    return await reply is not None
 
 
 async def _of_transaction(door: Door, principal: Principal, message_id: int) -> Reason | None:
@@ -379,10 +389,15 @@ def may_see_address(door: Door, principal: Principal, address: str, topic: str) 
     return door.admission.may_hub(principal, Operation.ADMINISTER)
 
 
+def _whole(address: str) -> str:
+    """The address in an event; "" where that is perhaps but its beginning, by which nobody's right can be judged."""
+    return address if len(address.encode()) < MAX_TEXT_BYTES - CUT_WITHIN else ""
+
+
 def address_of(door: Door, journey: Journey) -> str:
     """Where a message was published; "" where nobody knows."""
-    said = next((event.address for event in journey.events
-                 if event.address and (event.kind in WITH_ADDRESS or event.kind in NAMING)), "")
+    said = _whole(next((event.address for event in journey.events
+                        if event.address and (event.kind in WITH_ADDRESS or event.kind in NAMING)), ""))
     place, record = journey.place, journey.record
     if place is None or said and said != place.topic:
         return said

@@ -88,7 +88,11 @@ class WebhookAsker:
         if target == NOBODY:
             self.counts["failed"] += 1
             return
-        body = orjson.dumps(describe_check(check, self._door.door_names))
+        try:
+            body = orjson.dumps(describe_check(check, self._door.door_names))
+        except Exception:                    # told by `_on_posted`
+            self._circuits.give_up_probe(target, self._door.services.now_ms())
+            raise
         now_ms = self._door.services.wall_ms()
         headers = {"Content-Type": "application/json"} | sign(
             self._webhook.keys(now_ms), f"check_{check.id}_{check.attempt}", now_ms // 1000, body)

@@ -183,10 +183,12 @@ class Runner:  # decision 72
     async def _post(self, messages: list[Taken], target: int) -> None:
         member = self._member
         if not member:
+            self._circuits.give_up_probe(target, self._door.services.now_ms())
             return
         try:
             await self._post_to(member, messages, target)
         except Exception:                    # told by `_on_posted`; to the group it is an attempt that failed
+            self._circuits.give_up_probe(target, self._door.services.now_ms())           # if it was one
             self.counts["failed"] += len(messages)
             self.last = Outcome(0, "a mistake of the hub; its log says more")
             self._groups.settle_held(member, _handles(messages), Settling(RELEASE))

@@ -39,6 +39,7 @@ from gatehouse.gateways.websocket.codec import (
     PONG,
     Broken,
     Control,
+    Deflated,
     MessageReader,
     encode_close,
     encode_head,
@@ -87,7 +88,7 @@ class WebSocketConnection:
         self._reader = MessageReader(door.config.max_body_bytes, deflate is not None,
                                      deflate is None or deflate.client_keeps)
         self._window_bits = 0 if deflate is None else deflate.window_bits
-        self._frames: deque[bytes] = deque()                 # read and not yet looked at
+        self._frames: deque[bytes | Deflated] = deque()      # read and not yet looked at
         self._out: list[bytes] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._subscriptions: dict[str, Subscription] = {}
@@ -124,7 +125,8 @@ class WebSocketConnection:
 
     def held_bytes(self) -> int:
         """What has come and waits: for the rest of its message, or to be looked at."""
-        return self._reader.held_bytes + sum([len(frame) for frame in self._frames])
+        return self._reader.held_bytes + sum([
+            len(frame.payload if isinstance(frame, Deflated) else frame) for frame in self._frames])
 
     def handle_drained(self) -> None:
         drained, self._drained = self._drained, None
@@ -204,10 +206,10 @@ class WebSocketConnection:
             else:
                 self._link.resume()
 
-    def _on_text(self, data: bytes) -> None:
+    def _on_text(self, data: bytes | Deflated) -> None:
         frame_id: Id = None
         try:
-            frame = read_frame(data)
+            frame = read_frame(self._reader.inflate(data) if isinstance(data, Deflated) else data)
             frame_id = id_of(frame)
             kind = check_fields(frame)
             if kind == "publish":
@@ -222,6 +224,8 @@ class WebSocketConnection:
                 self._start(frame_id, self._subscribe(frame))
             else:
                 self._at_once(kind, frame, frame_id)
+        except Broken as fault:
+            self._close(fault.code, str(fault))
         except UnicodeDecodeError:           # RFC 6455, 8.1
             self._close(INVALID_PAYLOAD, "text that is not UTF-8")
         except Exception as error:           # everything that a frame can raise is answered, and the next one is read
@@ -229,7 +233,7 @@ class WebSocketConnection:
 
     def _full(self) -> bool:
         return len(self._tasks) >= MAX_REQUESTS or self._unanswered >= MAX_UNANSWERED \
-            or self._link.unsent_bytes > max(FLOOR_BYTES, self.door.config.stream_unsent_bytes)
+            or self._link.unsent_bytes > max(FLOOR_BYTES, self.door.most_unsent)
 
     def _at_once(self, kind: str, frame: Frame, frame_id: Id) -> None:
         if kind == "ping":

@@ -52,6 +52,7 @@ class Subscription:
 
     def end(self) -> None:
         """End the subscription: nothing is sent any more."""
+        self._feed.leave(self)               # at once: the task hears of it in a later turn
         self._task.cancel()
 
     def describe(self) -> dict[str, object]:
@@ -100,7 +101,7 @@ class Subscription:
     def on_block(self, block: Block) -> bool:
         """Send as much as there is credit for."""
         guard = self._connection.guard
-        if self._connection.unsent_bytes > self._door.config.stream_unsent_bytes or self.credit <= 0 or (
+        if self._connection.unsent_bytes > self._door.most_unsent or self.credit <= 0 or (
                 guard.limits_out and guard.out_wait_ms()):
             self.on_dropped(block.before)
             return False

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import orjson
 import pytest
 
 from gatehouse.gateways.admission.admission import Admission, Denied
+from gatehouse.gateways.connections.flow import UnsentBudget
 from gatehouse.gateways.http.routes.events import filter_of
 from tests.gateways.http.fake_kernel import NOW_MS
 from tests.gateways.http.kit import Client, run_door, until
@@ -304,3 +306,47 @@ def test_a_user_who_goes_while_his_reader_looks_at_the_log_is_given_nothing_more
             assert b"behind" not in await answer.content.read()
             assert not users(client)
     run_door(test)
+
+
+def test_a_user_who_goes_while_his_feed_reads_is_given_nothing_more():
+    async def test(client):
+        stream = await follow(client, "/v1/topics/plant/events")
+        (registration,) = registrations(client)
+        fetch, asked = client.kernel.fetch, []
+        client.kernel.fetch = lambda *arguments, **options: asked.append((arguments, options))
+        client.kernel.publish("plant/1", b"behind")
+        await until(lambda: asked)
+        (((wants, max_bytes, on_done, *_), _),), fetched = asked, []
+        fetch(wants, max_bytes, fetched.append)
+        client.kernel.fetch = fetch
+        await until(lambda: fetched)
+        registration.session.on_principal_ended("removed")
+        on_done(fetched[0])                                  # in the same turn
+        assert b"behind" not in await stream.response.content.read()
+    run_door(test)
+
+
+def has_given(feed, partition_id, offset):
+    return not feed.live or feed.positions.at(partition_id) > offset and not feed._fetching
+
+
+@pytest.mark.parametrize("way", ["events", "websocket"])
+def test_slow_readers_together_hold_what_the_hub_allows(way):
+    budget = UnsentBudget(1 << 20)
+
+    async def test(client):
+        if way == "events":
+            stream = await follow(client, "/v1/topics/plant/events")
+            stream.response.content._protocol.transport.pause_reading()
+        else:
+            socket = await client.session.ws_connect(f"http://{client.address}/v1/ws")
+            await socket.send_str('{"type": "subscribe", "subscription": "s", "topic": "plant", "credit": 1000}')
+            await until(lambda: any(feed.live for feed in client.door.feeds._feeds.values()))
+            socket._conn.transport.pause_reading()
+        (feed,) = client.door.feeds._feeds.values()
+        for _ in range(400):
+            partition_id, offset, _ = client.kernel.publish("plant/a", b"x" * 65_536)
+            await until(partial(has_given, feed, partition_id, offset))
+        assert not feed.live, "the reader is slow, and goes on from the log"
+        assert budget.used_bytes <= 1 << 20
+    run_door(test, services={"unsent": budget}, stream_unsent_bytes=64 << 20)

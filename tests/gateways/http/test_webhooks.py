@@ -13,7 +13,7 @@ from gatehouse.gateways.http.webhooks.runner import Runner
 from gatehouse.gateways.http.webhooks.webhooks import SPACE
 from gatehouse.gateways.target_circuits import TargetCircuits
 from gatehouse.kernel.api import RELEASE, Settling, Taken
-from gatehouse.kernel.circuit_breaker import CircuitSettings
+from gatehouse.kernel.circuit_breaker import CircuitSettings, CircuitState
 from tests.gateways.http.kit import Client, run_door, until
 
 KEY = ("/", "shop")
@@ -70,22 +70,52 @@ class OneGroup:
         """Nothing is left behind."""
 
 
+CUT_SHORT = b"\x02"
+"""Headers that end too early."""
+
+
+def taken(offset: int) -> Taken:
+    return Taken((1, offset, 1, 7, 0, None, b"v", CUT_SHORT, 0), "orders", "")
+
+
+def running(client: Client, group: OneGroup, circuits: TargetCircuits) -> Runner:
+    door = SimpleNamespace(loop=client.door.loop, services=client.door.services,
+                           admission=client.door.admission, port=SimpleNamespace(groups=group))
+    webhook = Webhook("https://shop.example/hook", topic="orders", group="shop", concurrency=2)
+    return Runner(cast(Any, door), "/", webhook, TargetGuard(()), circuits,
+                  client.door.admission.handing_out("http"), lambda reason, context: None)
+
+
 def test_a_mistake_in_one_post_is_an_attempt_that_failed_and_holds_up_nothing() -> None:
     async def test(client: Client) -> None:
         group, told = OneGroup(), []
-        loop = client.door.loop
-        loop.set_exception_handler(lambda _, context: told.append(context))
-        door = SimpleNamespace(loop=loop, services=client.door.services,
-                               admission=client.door.admission, port=SimpleNamespace(groups=group))
-        webhook = Webhook("https://shop.example/hook", topic="orders", group="shop", concurrency=2)
-        runner = Runner(cast(Any, door), "/", webhook, TargetGuard(()), TargetCircuits(CircuitSettings()),
-                        client.door.admission.handing_out("http"), lambda reason: None)
+        client.door.loop.set_exception_handler(lambda _, context: told.append(context))
+        runner = running(client, group, TargetCircuits(CircuitSettings()))
         await until(lambda: group.credit == 2)
         group.credit -= 2
-        runner.on_leased([Taken((1, offset, 1, 7, 0, None, b"v", b"\x02", 0), "orders", "")         # headers cut short
-                          for offset in range(2)])
+        runner.on_leased([taken(0), taken(1)])
         await until(lambda: len(told) == 2)
         assert group.credit == 2 and group.released == [(1, 0, 1), (1, 1, 1)]
         assert (runner.describe()["failed"], runner.describe()["posting"]) == (2, 0)
+        await runner.close()
+    run_door(test)
+
+
+def test_a_probe_that_comes_to_nothing_is_followed_by_another() -> None:
+    async def test(client: Client) -> None:
+        group, told = OneGroup(), []
+        client.door.loop.set_exception_handler(lambda _, context: told.append(context))
+        circuits = TargetCircuits(CircuitSettings())
+        circuits.whole.trip(client.door.services.now_ms() - 3_600_000)
+        runner = running(client, group, circuits)
+        await until(lambda: group.credit == 2)
+        for probe in (1, 2):
+            runner.on_leased([taken(probe)])
+            await until(lambda: not runner.describe()["posting"])
+            assert len(told) == probe
+        runner.on_leased([taken(3)])
+        runner.on_gone()                                     # the topic was deleted in the same turn
+        await until(lambda: not runner.describe()["posting"])
+        assert circuits.whole.state is CircuitState.OPEN
         await runner.close()
     run_door(test)

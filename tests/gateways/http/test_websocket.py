@@ -297,6 +297,25 @@ def test_a_subscription_ends_with_its_right_and_the_connection_stays():
     run_door(test)
 
 
+def test_nothing_comes_behind_the_answer_to_an_unsubscribe():
+    async def test(client):
+        socket = await connect(client)
+        await socket.ask(type="subscribe", subscription="s", topic="plant")
+        await live(client)
+        (registration,) = registrations(client)
+        fetch, asked = client.kernel.fetch, []
+        client.kernel.fetch = lambda *arguments, **options: asked.append((arguments, options))
+        client.kernel.publish("plant/1", b"behind")
+        await until(lambda: asked)
+        registration.session._at_once("unsubscribe", {"type": "unsubscribe", "subscription": "s"}, None)
+        for arguments, options in asked:                         # what the feed has asked for comes in the next turn
+            fetch(*arguments, **options)
+        client.kernel.fetch = fetch
+        assert (await socket.next())["type"] == "unsubscribed"
+        assert (await socket.ask(type="ping"))["type"] == "pong"
+    run_door(test)
+
+
 async def two_that_wait(client: Client) -> tuple[Socket, WebSocketConnection]:
     """A client with two subscriptions that have something for it, and no room to write it; and its session."""
     client.kernel.publish("plant/a", b"1")

@@ -3,12 +3,13 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import tracemalloc
 import zlib
 from typing import Any
 
 import pytest
 
-from gatehouse.gateways.websocket.codec import Broken, Control, MessageReader, read_close, unmask
+from gatehouse.gateways.websocket.codec import Broken, Control, Deflated, MessageReader, read_close, unmask
 from tests.gateways.http.kit import Client, run_door
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
@@ -49,7 +50,8 @@ def read(sent: bytes, size: int) -> list[bytes | Control]:
     """What a reader makes of it, cut into pieces of this size; a close frame is read, too."""
     reader, found = MessageReader(1 << 20, compressed=True), []
     for at in range(0, len(sent), size):
-        found += reader.feed(sent[at:at + size])
+        parts = reader.feed(sent[at:at + size])
+        found += [reader.inflate(part) if isinstance(part, Deflated) else part for part in parts]
         if isinstance(found[-1] if found else None, Control) and found[-1].opcode == CLOSE:
             read_close(found[-1].payload)
     return found
@@ -153,3 +155,26 @@ def test_a_handshake_in_other_letters_is_refused(name: str, value: str) -> None:
         writer.close()
         assert answer.startswith(b"HTTP/1.1 400 "), answer
     run_door(test)
+
+
+def measured(reader: MessageReader, pieces: list[bytes]) -> tuple[int, int]:
+    """How many messages have come, and the most memory that this took."""
+    tracemalloc.start()
+    try:
+        kept = [reader.feed(piece) for piece in pieces]
+        return sum([len(parts) for parts in kept]), tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_small_messages_that_are_large_once_they_are_decompressed_are_held_as_they_came() -> None:
+    small = frame(TEXT, squeezed(b" " * (1 << 20)), reserved=4)
+    messages, most_bytes = measured(MessageReader(1 << 20, True, False), [small * 50])
+    assert messages == 50 and most_bytes < 1 << 20
+
+
+def test_a_message_in_many_frames_is_held_in_little_more_than_its_bytes() -> None:
+    pieces = [frame(TEXT, b"xy", fin=False), *[frame(CONTINUATION, b"xy", fin=False) * 100] * 200]
+    reader = MessageReader(1 << 20, False)
+    messages, most_bytes = measured(reader, pieces)
+    assert messages == 0 and reader.held_bytes == 40_002 and most_bytes < 10 * reader.held_bytes

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +13,8 @@ from gatehouse.kernel.background import LIVE_MS, LOOK_MS
 from gatehouse.kernel.errors import InvalidRecord
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.journeys.journey_settings import TOPIC, JourneySettings
-from gatehouse.kernel.journeys.trail import event_of, of_id, of_message
+from gatehouse.kernel.journeys.looking import SKEW_MS
+from gatehouse.kernel.journeys.trail import MAX_CHUNKS, event_of, of_id, of_message
 from gatehouse.kernel.message import Leased, Origin, When
 from gatehouse.kernel.records.compression import GZIP
 from gatehouse.kernel.records.record import encode_headers
@@ -108,6 +110,15 @@ def test_events_are_no_live_messages_that_background_work_would_yield_to() -> No
     hub.world.advance(LOOK_MS)
     assert not hub.kernel.background.yields()
     assert kinds(hub) == ["STORED", "HANDED_OUT", "ACKED"]
+
+
+def test_a_trace_that_it_is_given_has_no_state_of_another() -> None:
+    hub = rig(ALL)
+    hub.publish("orders/1", b"x", headers=[(b"tracestate", b"theirs=1"), (b"a", b"b")])
+    hub.publish("orders/1", b"y", headers=[(HEADER, b"00-" + b"ab" * 16 + b"-" + b"cd" * 8 + b"-01"),
+                                           (b"tracestate", b"theirs=1")])
+    given, kept = [[name for name, _ in record[4]] for record in hub.read("orders")]
+    assert given == [b"a", HEADER] and kept == [HEADER, b"tracestate"]
 
 
 def test_it_is_given_a_trace_where_it_has_none_and_keeps_the_one_that_it_has():
@@ -509,3 +520,61 @@ def test_of_several_who_speak_each_has_its_own_right() -> None:
     hub.kernel.speaker.speak_in_turn([1, 2], [EDGE, ASKER])
     hub.publish("orders/1", b"a", b"b", headers=MARKED)
     assert [event.offset for event in events(hub)] == [1]
+
+
+def test_what_was_so_before_a_time_is_found_however_much_came_since() -> None:
+    hub = rig(JourneySettings(rate=1.0, followed_per_second=1_000_000))
+    (_, _, message_id), = hub.publish("orders/1", b"x")
+    hub.world.advance(1_000)
+    until_ms = hub.world.loop.wall_ms()
+    hub.world.advance(SKEW_MS)
+    for _ in range(MAX_CHUNKS):                                  # each an event in a frame of its own
+        hub.publish("orders/1", b"x")
+    answers: list[list[Event]] = []
+    hub.kernel.looking.find("address", b"orders/1", "/", 10, lambda told, error: answers.append(told), 0, until_ms)
+    hub.run()
+    assert [event.message_id for event in answers[0]] == [message_id]
+
+
+@pytest.mark.parametrize("lose_index", [False, True])
+def test_long_keys_addresses_and_ids_are_found_by_what_events_keep_of_them(lose_index: bool) -> None:
+    hub = rig(ALL)
+    long = "x" + "\u00e9" * 300                                     # a character is cut in two
+    hub.publish(f"orders/{long}", b"x", headers=[(b"correlation-id", b"c" * 600)])
+    hub.world.advance(1_000)
+    if lose_index:
+        hub.restart(lose_index=True)
+        hub.run()
+    for what, value in (("key", long.encode()), ("address", f"orders/{long}".encode()), ("correlation", b"c" * 600)):
+        assert len(looked_for(hub, what, value, "/")) == 1, what
+
+
+def test_events_are_found_also_where_somebody_gave_their_topic_more_partitions() -> None:
+    hub = rig(ALL)
+    hub.publish("orders/1", b"x")
+    hub.kernel.change_topic(TOPIC, partitions=4)
+    (_, _, message_id), = hub.publish("orders/1", b"x")
+    hub.world.advance(1_000)
+    assert found(hub, message_id) == ["STORED"]
+    hub.restart(lose_index=True)
+    hub.run()
+    assert found(hub, message_id) == ["STORED"]
+    hub.kernel.subscribe("$journeys/#", hub.witness)
+    hub.publish("orders/1", b"x")
+    assert [address for address, *_ in hub.witness.delivered] == ["$journeys/stored"]
+
+
+def test_events_that_are_too_large_for_their_topic_are_counted_and_cost_no_others() -> None:
+    hub = rig(ALL)
+    hub.publish("orders/1", b"x")
+    topic = hub.kernel.topic(TOPIC)
+    assert topic is not None
+    hub.kernel.change_topic(TOPIC, settings=replace(topic.settings, max_message_bytes=60))
+    hub.publish("orders/1", b"y")
+    (_, _, message_id), = hub.publish(f"orders/{'l' * 100}", b"z")
+    assert found(hub, message_id) == [] and hub.kernel.journeys.left_out == 1
+    hub.publish("orders/1", b"y")
+    Taker(hub, "g" * 100).pop()                              # what is told of it gets a frame of its own
+    hub.world.advance(1_000)
+    hub.run()
+    assert kinds(hub) == ["STORED"] * 3 and hub.kernel.journeys.left_out > 1

@@ -8,11 +8,13 @@ import pytest
 
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.journeys.journey_settings import JourneySettings
+from gatehouse.kernel.journeys.looking import MAX_EVENTS, Journey
 from gatehouse.kernel.journeys.why import Reason
 from gatehouse.kernel.message import When
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import TopicSettings
+from gatehouse.tracing.events import Kind
 from tests.kernel.journeys.test_journeys import EDGE, NONE, Taker, rig
 from tests.kernel.rig import Rig
 from tests.simulation.disk import SimDisk
@@ -104,6 +106,34 @@ def test_it_did_not_go_there(hub: Rig) -> None:
     reason = why(hub, message_id, "latecomers")
     assert reason is not None and (reason.code, reason.text) == (
         "not_routed", "nobody has taken with 'latecomers' yet, so it reads no topic")
+
+
+def test_it_died_while_more_did_than_is_recorded() -> None:
+    hub = rig(JourneySettings(rate=0.0, errors_per_minute=0))
+    died, arrived = one(hub), one(hub)
+    taker = Taker(hub)
+    taker.pop()
+    taker.group.reject(taker.handles()[:1])
+    taker.group.ack(taker.handles()[1:])
+    assert [code(hub, died), code(hub, arrived)] == ["dead_letter", "arrived"]
+
+
+def test_it_died_after_more_steps_than_a_journey_shows() -> None:
+    hub = rig(JourneySettings(rate=1.0, errors_per_minute=10_000))
+    message_id = one(hub)
+    taker = Taker(hub, max_attempts=1_000)
+    for _ in range(MAX_EVENTS // 2):
+        taker.pop()
+        taker.group.release(taker.handles(), 0)
+        hub.run()
+    taker.pop()
+    taker.group.reject(taker.handles())
+    assert code(hub, message_id) == "dead_letter"
+    journeys: list[Journey] = []
+    hub.kernel.looking.journey(message_id, "/", lambda journey, error: journeys.append(journey))
+    hub.run()
+    events = journeys[0].events
+    assert (len(events), events[0].kind, events[-1].kind) == (MAX_EVENTS, Kind.STORED, Kind.GIVEN_UP)
 
 
 def test_it_was_a_dead_letter_and_was_sent_back(hub: Rig) -> None:

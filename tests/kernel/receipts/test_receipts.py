@@ -13,6 +13,7 @@ from gatehouse.kernel.receipts.waiting import AllAwaited, Awaited, decode, key_o
 from gatehouse.kernel.records.headers import MAX_BYTES, Asked, asked_in
 from gatehouse.kernel.records.record import encode_headers
 from tests.kernel.batches import batch_of
+from tests.kernel.full_log import FullLog
 from tests.kernel.rig import Rig
 
 ASKS: list[tuple[bytes, bytes | None]] = [(b"receipt", b"told/me"), (b"correlation-id", b"c\xff1"),
@@ -110,6 +111,36 @@ def test_a_death_is_told_of_and_so_is_the_ack_of_what_was_redriven_after_a_start
     hub.run()
     assert [(receipt["receipt"], receipt.get("reason")) for receipt in told(hub)] == [
         ("dead", "rejected"), ("acked", None)]
+
+
+def test_a_dead_letter_that_the_disk_refused_tells_nothing_of_who_lies_there_then():
+    log = FullLog()
+    hub = Rig(log=log)
+    hub.publish("told/x", b"{}")
+    hub.publish("orders/0", b"a letter, so that there is a queue")
+    taker = Taker(hub)
+    taker.group.reject(taker.pop())
+    send(hub)
+    handles = taker.pop()
+    log.full = True
+    taker.group.reject(handles)
+    hub.run()
+    log.full = False
+    hub.world.advance(5_000)
+    assert len(taker.pop()) == 1                                  # it is back, and nobody acknowledges it
+    hub.publish("orders/2", b"somebody else's")
+    taker.group.reject(taker.pop())
+    hub.run()
+    queue = hub.kernel.groups.queue("$dead-letters/work")
+    assert queue is not None
+    assert len(hub.read_partition(queue.first_partition_id)) == 2
+    letters: list[Leased] = []
+    group = hub.kernel.groups.queue_group(queue)
+    group.pop(10, 1_000, letters.extend)
+    hub.run()
+    group.ack([letter[:3] for letter in letters])
+    hub.run()
+    assert told(hub) == [{}]
 
 
 def test_one_that_expires_is_told_of():
