@@ -508,9 +508,9 @@ def _outcome(change: AccountChange) -> Any:
 
 
 def _why_ended(before: User | None, user: User) -> tuple[str, str]:  # decision 84
-    """Why connections of the user end ("" if they do not), and with which beginning of their login."""
-    if before is None:
-        return "", ""
+    """Why connections of the user end ("" if they do not), and with which beginning of their login. Where there was no
+    account, tokens of its name may have opened some."""
+    before = before or User(user.name)
     if user.disabled:
         return "the user is disabled", ""
     if not before.tenants | {before.tenant} <= user.tenants | {user.tenant}:
