@@ -280,6 +280,11 @@ class Admission:
         if not self.may(principal, operation, address):
             raise self.denied(principal, operation, f"{principal.name} may not {operation.value} at {address!r}", said)
 
+    def restricts(self, principal: Principal, operation: Operation, address: str) -> bool:
+        """Whether what the principal logged in by is restricted to something else, whatever its user may."""
+        rights = self._standing(principal).rights if principal.restriction is not None else None
+        return rights is not None and rights.restricts(operation, address)
+
     def may_create(self, principal: Principal, address: str) -> bool:
         """Whether publishing at an address has its topic made, should there be none."""
         if self._decide is not None:

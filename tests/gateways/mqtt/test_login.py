@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from gatehouse.gateways.admission.accounts import ApiKey, User
+from gatehouse.gateways.admission.api_keys import make_key
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.admission.rules import read_rule
 from gatehouse.gateways.contract import Session
 from gatehouse.gateways.kit import FakeHub, FakeLink
 from gatehouse.gateways.mqtt import GATEWAY
@@ -235,6 +238,32 @@ def test_a_will_that_may_not_be_published_is_counted() -> None:
     session, _ = ada(hub, will=("w", "bye"))
     hub.cut(session)
     assert hub.admission.trace.counts["mqtt", "will_not_authorized"] == 1
+
+
+def hub_with_an_account() -> tuple[FakeHub, str]:
+    """`ada` may publish everywhere, and with the key, whose text comes too, below `plant` alone."""
+    hub = FakeHub()
+    id, secret_hash, key = make_key(bytes)
+    accounts = hub.admission.accounts
+    accounts.users["ada"] = User("ada")
+    restriction = (read_rule({"who": "everyone", "operations": ["publish"], "pattern": "plant/#"}),)
+    accounts.keys[id] = ApiKey(id, "ada", "k", secret_hash, restriction=restriction)
+    hub.admission.configure((read_rule({"who": "user:ada", "pattern": "#"}, "file-1"),), {}, None)
+    return hub, key
+
+
+@pytest.mark.parametrize("address", ["plant/w", "office/w"])
+def test_a_will_goes_nowhere_where_the_api_key_of_its_client_may_not(address: str) -> None:
+    hub, key = hub_with_an_account()
+    session, link = hub.open(GATEWAY, MqttConfig())
+    session.handle_data(packet("ada", key, will=(address, "bye")))
+    hub.kernel.flush()
+    assert link.take() == ACCEPTED
+    hub.cut(session)
+    hub.kernel.flush()
+    may = address.startswith("plant")
+    assert [record[3] for record in hub.kernel.records()] == [b"bye"] * may
+    assert hub.admission.trace.counts["mqtt", "will_not_authorized"] == (not may)
 
 
 @pytest.mark.parametrize(("user", "password", "answer"), [("", None, ACCEPTED), ("", "", ACCEPTED),
