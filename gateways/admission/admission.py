@@ -30,6 +30,7 @@ from gatehouse.gateways.admission.limits.meter import charge_all
 from gatehouse.gateways.admission.limits.stored import look_at
 from gatehouse.gateways.admission.login import Login
 from gatehouse.gateways.admission.own_topics import ROUTES as OWN_ROUTES
+from gatehouse.gateways.admission.patterns import speaks_of_client
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.principal import ANONYMOUS, Principal
@@ -199,8 +200,10 @@ class Admission:
         return self._login.scram(door, peer, mechanism, partial(self._note_refused, door, peer))
 
     def known_by_client(self, principal: Principal, client_id: str) -> Principal:
-        """The principal for this client id: the same object unless some rule for it speaks of `{client_id}`."""
-        if self._rules.speaks_of_client_to(principal.name, self.groups(principal)):
+        """The principal for this client id: the same object unless some rule for it speaks of `{client_id}`, or the
+        restriction of its API key."""
+        if self._rules.speaks_of_client_to(principal.name, self.groups(principal)) \
+                or any(speaks_of_client(rule.pattern) for rule in principal.restriction or ()):
             return principal.elsewhere(principal.tenant, client_id)
         return principal
 

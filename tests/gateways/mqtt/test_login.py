@@ -240,16 +240,24 @@ def test_a_will_that_may_not_be_published_is_counted() -> None:
     assert hub.admission.trace.counts["mqtt", "will_not_authorized"] == 1
 
 
-def hub_with_an_account() -> tuple[FakeHub, str]:
-    """`ada` may publish everywhere, and with the key, whose text comes too, below `plant` alone."""
+def hub_with_an_account(pattern: str = "plant/#") -> tuple[FakeHub, str]:
+    """`ada` may publish everywhere, and with the key, whose text comes too, at this pattern alone."""
     hub = FakeHub()
     id, secret_hash, key = make_key(bytes)
     accounts = hub.admission.accounts
     accounts.users["ada"] = User("ada")
-    restriction = (read_rule({"who": "everyone", "operations": ["publish"], "pattern": "plant/#"}),)
+    restriction = (read_rule({"who": "everyone", "operations": ["publish", "create"], "pattern": pattern}),)
     accounts.keys[id] = ApiKey(id, "ada", "k", secret_hash, restriction=restriction)
     hub.admission.configure((read_rule({"who": "user:ada", "pattern": "#"}, "file-1"),), {}, None)
     return hub, key
+
+
+def test_an_api_key_may_be_restricted_to_what_is_its_clients() -> None:
+    hub, key = hub_with_an_account("dev/{client_id}/#")
+    session, link = hub.open(GATEWAY, MqttConfig())
+    session.handle_data(packet("ada", key) + publish(b"dev/c/up", b"1", 1) + publish(b"dev/d/up", b"2", 2))
+    hub.kernel.flush()
+    assert [record[3] for record in hub.kernel.records()] == [b"1"]
 
 
 @pytest.mark.parametrize("address", ["plant/w", "office/w"])
