@@ -252,6 +252,10 @@ class Admission:
             raise Denied(f"{principal.name} is not of the tenant {tenant!r}")
         return self._login.in_tenant(principal, tenant)
 
+    def is_gone(self, name: str) -> bool:
+        """Whether nobody may log in by this name any more."""
+        return self._decide is None and self._login.is_gone(name)
+
     def look_at_overload(self) -> None:
         """The level of shedding is another."""
         self.limits.hold_publishing(self.shedding.level >= Rung.PUBLISHERS)

@@ -1,6 +1,7 @@
 """CONNECT with credentials, answers that take their time, rights that change and principals that end."""
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from gatehouse.gateways.contract import Session
 from gatehouse.gateways.kit import FakeHub, FakeLink
 from gatehouse.gateways.mqtt import GATEWAY
 from gatehouse.gateways.mqtt.config import MqttConfig
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.sessions.session_values import Will
 from tests.gateways.accounts import KnownUsers
 from tests.gateways.mqtt.test_codec import publish
 
@@ -272,6 +275,23 @@ def test_a_will_goes_nowhere_where_the_api_key_of_its_client_may_not(address: st
     may = address.startswith("plant")
     assert [record[3] for record in hub.kernel.records()] == [b"bye"] * may
     assert hub.admission.trace.counts["mqtt", "will_not_authorized"] == (not may)
+
+
+@pytest.mark.parametrize("change", ["none", "disabled", "deleted"])
+def test_a_will_that_waits_is_nobody_s_once_its_user_is_gone(change: str) -> None:
+    hub, _ = hub_with_an_account()
+    hub.open_door(GATEWAY)
+    will = Will("/", "c", "ada", "plant/w", b"bye", encode_headers(()), 0, 60_000, 0, 0)
+    hub.kernel.sessions.keep_will(will, None, None)
+    hub.kernel.sessions.break_off("/", "c")
+    users = hub.admission.accounts.users
+    if change == "disabled":
+        users["ada"] = replace(users["ada"], disabled=True)
+    elif change == "deleted":
+        del users["ada"]
+    hub.advance(60_000)
+    assert [record[3] for record in hub.kernel.records()] == [b"bye"] * (change == "none")
+    assert hub.admission.trace.counts["mqtt", "will_not_authorized"] == (change != "none")
 
 
 @pytest.mark.parametrize(("user", "password", "answer"), [("", None, ACCEPTED), ("", "", ACCEPTED),
