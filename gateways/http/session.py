@@ -358,21 +358,29 @@ class HttpSession:  # decision 131
             self._go_on()
 
     def _parse(self, data: bytes) -> None:
+        while data:
+            data = self._parse_on(data)
+
+    def _parse_on(self, data: bytes) -> bytes:
+        """Parse up to the end, or to a request that asks for another protocol; returns what is left then."""
         self._silent_bytes += len(data)      # what brings a request further sets it to 0
+        rest = b""
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade as upgrade:
-            self._on_upgrade(data[upgrade.args[0]:])
+            rest = self._on_upgrade(data[upgrade.args[0]:])
         except HttpParserError as error:
             if self._last:                   # it has asked to end the connection, and what it sends is nobody's
-                return
+                return b""
             what = "" if data.startswith(HTTP_WORDS) else what_came(data)
             self._wrong_port = what and f"malformed_request: {what} came to the HTTP port"
             self._refuse(_fault_of(error))
-            return
+            return b""
         if self._silent_bytes > MAX_SILENT_BYTES:
             self._refuse(Refusal("headers_too_large", f"a head has at most {MAX_SILENT_BYTES} bytes")
                          if self._incoming is None else Refusal("malformed_request", "its chunks say too little"))
+            return b""
+        return rest
 
     def on_url(self, url: bytes) -> None:
         target = self._target = self._target + url
@@ -435,23 +443,24 @@ class HttpSession:  # decision 131
             if not call.keeps or self._closing:
                 self._close(self._closing)
 
-    def _on_upgrade(self, rest: bytes) -> None:
-        """The last request asks for another protocol, so the parser has left its body alone."""
+    def _on_upgrade(self, rest: bytes) -> bytes:
+        """The last request asks for another protocol, so the parser has left its body alone. Returns what is to be
+        parsed behind its head."""
         call = self._waiting[-1] if self._waiting else None
         if call is None or call.method == "CONNECT":
             self._last = True
-        elif call.head.upgrade == "websocket" and call.method == "GET" and not call.has_body:
+            return b""
+        if call.head.upgrade == "websocket" and call.method == "GET" and not call.has_body:
             self._upgrading = True
             self._held = rest
-        else:                                # RFC 9110, 7.8: it is passed over
-            if call.has_body:
-                self._skips_head, self._incoming, call.complete = True, call, False
-                self._parser = HttpRequestParser(self)
-                self._parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n\r\n" % (
-                    b"Content-Length: %d" % call.length if call.length >= 0 else b"Transfer-Encoding: chunked"))
-                self._target, self._raw = b"", []
-            if rest:
-                self._parse(rest)
+            return b""
+        if call.has_body:                    # RFC 9110, 7.8: it is passed over
+            self._skips_head, self._incoming, call.complete = True, call, False
+            self._parser = HttpRequestParser(self)
+            self._parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n\r\n" % (
+                b"Content-Length: %d" % call.length if call.length >= 0 else b"Transfer-Encoding: chunked"))
+            self._target, self._raw = b"", []
+        return rest
 
     def _refuse(self, fault: Refusal) -> None:
         """What came is no request, or a broken one: it is the last."""

@@ -474,3 +474,14 @@ def test_who_has_left_is_forgotten_without_the_collector() -> None:
                 await until(lambda: not len(client.services.connections))
         assert not left  # decision 297
     run_door(test)
+
+
+def test_many_requests_at_once_that_would_go_on_in_another_protocol_are_answered_in_this_one() -> None:
+    asked = b"GET /healthz HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"
+
+    async def test(client: Client, line: Wire) -> None:
+        line.writer.write(asked * 800)
+        for _ in range(800):
+            assert (await line.answer())[0] == 200
+        assert client.service.counts["faults"] == 0
+    run_wire(test)
