@@ -46,7 +46,8 @@ PIECE_BYTES: Final = 65_536
 """So much is parsed before the bound above is looked at."""
 
 MAX_UNREAD_BYTES: Final = 65_536
-"""Of the body of a request that has not begun; with more, nothing further is read."""
+"""Of the body of a request whose call has not asked for it: it has not begun, or waits for something else. With more,
+nothing further is read."""
 
 END_GRACE_MS: Final = 2_000
 """What a request is given to finish when somebody in charge closes its connection."""
@@ -508,8 +509,14 @@ class HttpSession:  # decision 131
         if len(self._waiting) + len(self._begun) >= MAX_WAITING:
             return True
         incoming = self._incoming
-        return incoming is not None and incoming.received_bytes > MAX_UNREAD_BYTES and bool(self._waiting) \
-            and self._waiting[-1] is incoming
+        return incoming is not None and incoming.received_bytes > MAX_UNREAD_BYTES \
+            and not (incoming.takes_body or incoming.answered)
+
+    def read_on(self) -> None:
+        """A call asks for its body, which may not be read."""
+        if self._paused and not self._soon:
+            self._soon = True
+            self._dispatcher.soon(self._go_on)
 
     def _read_on(self) -> None:
         if self._is_full():
@@ -612,6 +619,7 @@ class HttpSession:  # decision 131
         if not self._lingers:
             self._lingers = True
             self._end_timer.at(self._now_ms() + LINGER_MS)
+            self.read_on()
 
     def _close(self, reason: str) -> None:
         self._last = True

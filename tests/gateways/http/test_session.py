@@ -485,3 +485,29 @@ def test_many_requests_at_once_that_would_go_on_in_another_protocol_are_answered
             assert (await line.answer())[0] == 200
         assert client.service.counts["faults"] == 0
     run_wire(test)
+
+
+@pytest.mark.parametrize(("login", "status"), [(b"YWRhOmxvdmVsYWNl", 201), (b"YWRhOndyb25n", 401)])
+def test_who_is_not_known_yet_has_little_of_his_body_taken(login: bytes, status: int) -> None:
+    """Nothing bounds it before the call reads it."""
+    admissions: list[KnownUsers] = []
+
+    def late(kernel: Any) -> KnownUsers:
+        admissions.append(KnownUsers(kernel, lambda: NOW_MS, decision=lambda *_: True))
+        admissions[0].late = True
+        return admissions[0]
+
+    async def test(client: Client) -> None:
+        async with wire(client) as line:
+            body = bytes(900_000)
+            line.writer.write(b"POST /v1/publish/plant HTTP/1.1\r\nHost: h\r\nAuthorization: Basic %b\r\n"
+                              b"Content-Length: %d\r\n\r\n%b" % (login, len(body), body))
+            await until(lambda: bool(admissions[0].asked))
+            session = session_of(client)
+            await until(lambda: session._paused or session._incoming is None)
+            assert session._incoming is not None and session._incoming.received_bytes < len(body) / 2
+            admissions[0].tell()
+            assert (await line.answer())[0] == status
+            await line.writer.drain()
+            assert (await line.ask(GET))[0] == 200, "what came of it is thrown away, and the connection goes on"
+    run_door(test, admission=late)
