@@ -46,8 +46,8 @@ PIECE_BYTES: Final = 65_536
 """So much is parsed before the bound above is looked at."""
 
 MAX_UNREAD_BYTES: Final = 65_536
-"""Of the body of a request whose call has not asked for it: it has not begun, or waits for something else. With more,
-nothing further is read."""
+"""Of the bodies of requests whose calls have not asked for them: they have not begun, or wait for something else. With
+more, nothing further is read."""
 
 END_GRACE_MS: Final = 2_000
 """What a request is given to finish when somebody in charge closes its connection."""
@@ -506,11 +506,19 @@ class HttpSession:  # decision 131
             and self._dispatcher.is_pipelined(call)
 
     def _is_full(self) -> bool:
-        if len(self._waiting) + len(self._begun) >= MAX_WAITING:
-            return True
-        incoming = self._incoming
-        return incoming is not None and incoming.received_bytes > MAX_UNREAD_BYTES \
-            and not (incoming.takes_body or incoming.answered)
+        return len(self._waiting) + len(self._begun) >= MAX_WAITING or self._unread_bytes() > MAX_UNREAD_BYTES
+
+    def _unread_bytes(self) -> int:
+        """Of the bodies that no call has asked for."""
+        waiting, incoming = self._waiting, self._incoming
+        unread = sum([call.received_bytes for call in waiting])
+        if incoming is None or incoming.takes_body or incoming.answered or waiting and waiting[-1] is incoming:
+            return unread
+        return unread + incoming.received_bytes
+
+    def held_bytes(self) -> int:
+        """What has come and waits here: to be parsed, or for a call to ask for it."""
+        return len(self._held) + self._unread_bytes()
 
     def read_on(self) -> None:
         """A call asks for its body, which may not be read."""

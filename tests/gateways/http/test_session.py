@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from gatehouse.gateways.connections.connection import ENDING
+from gatehouse.gateways.connections.open_connections import held_by
 from gatehouse.gateways.http.session import MAX_KEPT_BYTES, MAX_WAITING, HttpSession
 from gatehouse.kernel.errors import StorageFull
 from gatehouse.kernel.message import Owner, Stored, tell
@@ -484,6 +485,21 @@ def test_many_requests_at_once_that_would_go_on_in_another_protocol_are_answered
         for _ in range(800):
             assert (await line.answer())[0] == 200
         assert client.service.counts["faults"] == 0
+    run_wire(test)
+
+
+def test_little_is_taken_of_many_bodies_that_wait_for_others_and_it_is_counted() -> None:
+    async def test(client: Client, line: Wire) -> None:
+        client.kernel.hold = True
+        session = session_of(client)
+        line.writer.write(post(b"held") + (GET + post(bytes(50_000))) * 100)
+        await until(lambda: session._paused or len(session._waiting) == 200)
+        waiting = sum(call.received_bytes for call in session._waiting)
+        assert 50_000 <= waiting <= held_by(session) < 500_000
+        client.kernel.hold = False
+        client.kernel.flush()
+        assert [(await line.answer())[0] for _ in range(201)] == [201, *[200, 201] * 100]
+        await until(lambda: not held_by(session))
     run_wire(test)
 
 
