@@ -208,7 +208,8 @@ class Administration:
         self._outside = outside
         self._affected = affected
         self._together: list[AccountChange] | None = None       # asked for within `together`
-        self._ahead: dict[str, Rule | None] = {}         # rules in the database that are not yet so in memory
+        self._ahead: dict[str, Rule | None] = {}         # rules in the database that are not yet so in memory,
+        self._users_ahead: dict[str, User | None] = {}   # and users
 
     @contextmanager
     def together(self) -> Iterator[None]:  # decision 338
@@ -232,20 +233,24 @@ class Administration:
             changes.check()
             prepared = prepared_name(name)
             random, wall_ms = self._outside.random, self._outside.loop.wall_ms()
-            exists = prepared in self.accounts.users
+            exists = self._user_ahead(prepared) is not None
             if create is True or create is None and not exists:
                 if len(self.accounts.users) >= MAX_USERS:
                     raise InvalidUser(f"there are {MAX_USERS} users, and no more are kept")
                 if exists:
                     raise UserExists(f"there is a user {prepared!r} already")
-                return self._store.add_user(changes.apply(User(prepared, created_ms=wall_ms), random)), True
-            return self._store.change_user(prepared, lambda user: self._left(changes.apply(user, random))), False
+                user = self._store.add_user(changes.apply(User(prepared, created_ms=wall_ms), random))
+            else:
+                user = self._store.change_user(prepared, lambda before: self._left(changes.apply(before, random)))
+            self._users_ahead[prepared] = user
+            return user, not exists
 
         self._run(job, lambda result: self._on_user_put(by, changes, *result), on_done)
 
     def _on_user_put(self, by: By, changes: UserChanges, user: User, is_new: bool) -> User:
         before = self.accounts.users.get(user.name)
         self.accounts.users[user.name] = user
+        self._user_caught_up(user.name, user)
         ended, logins = _why_ended(before, user)
         self._affected.on_user_changed(user.name, ended, logins)
         self._affected.audit(by, "user.created" if is_new else "user.changed", {"user": user.name, **changes.shown()})
@@ -255,29 +260,49 @@ class Administration:
         """Delete a user with its keys. Rules that name it stay, and mean nobody."""
         def applied(_: None) -> None:
             self.accounts.users.pop(name, None)
+            self._user_caught_up(name, None)
             for key in self.accounts.keys_of(name):
                 del self.accounts.keys[key.id]
             self._affected.on_user_changed(name, "the user was deleted", "")
             self._affected.audit(by, "user.deleted", {"user": name})
 
         def job() -> None:
-            if name in self.accounts.users:
-                self._left(replace(self.accounts.users[name], disabled=True))
+            user = self._user_ahead(name)
+            if user is not None:
+                self._left(replace(user, disabled=True))
             self._store.delete_user(name)
+            self._users_ahead[name] = None
 
         self._run(job, applied, on_done)
 
     def _left(self, changed: User) -> User:  # decision 86
         """The user as it is to be. Raises LastAdministrator where there is an administrator and would be none."""
         accounts = self.accounts
-        before, rules = accounts.users.get(changed.name), accounts.every_rule()
+        before, rules = self._user_ahead(changed.name), self._every_rule()
         deciding = [rule for rule in rules if rule.decides_administering]
         if (before is None or not may_administer(accounts, before, deciding)
                 or may_administer(accounts, changed, deciding)
-                or somebody_administers(accounts, {**accounts.users, changed.name: changed}, rules,
+                or somebody_administers(accounts, {**self._every_user(), changed.name: changed}, rules,
                                         self._affected.allow_anonymous is True)):
             return changed
         raise LastAdministrator("nobody would be left who may administer this hub; make another administrator first")
+
+    def _every_user(self) -> dict[str, User]:
+        """The users as the changes before this one have left them: those may not have come to memory yet."""
+        ahead = dict(self._users_ahead)
+        users = {**self.accounts.users, **{name: user for name, user in ahead.items() if user is not None}}
+        for name in [name for name, user in ahead.items() if user is None]:
+            users.pop(name, None)
+        return users
+
+    def _user_ahead(self, name: str) -> User | None:
+        ahead = dict(self._users_ahead)      # which the hub's thread changes
+        return ahead[name] if name in ahead else self.accounts.users.get(name)
+
+    def _user_caught_up(self, name: str, user: User | None) -> None:
+        """See `_caught_up`."""
+        if name in self._users_ahead and self._users_ahead[name] is user:
+            del self._users_ahead[name]
 
     # ---- API keys
 
@@ -365,7 +390,8 @@ class Administration:
                 *(rule for rule in ahead.values() if rule is not None)]
 
     def _rule_ahead(self, id: str) -> Rule | None:
-        return self._ahead[id] if id in self._ahead else self.accounts.rules.get(id)
+        ahead = dict(self._ahead)
+        return ahead[id] if id in ahead else self.accounts.rules.get(id)
 
     def _caught_up(self, id: str, rule: Rule | None) -> None:
         """Memory has the rule as a change has left it, which may not be the last one."""
@@ -378,9 +404,9 @@ class Administration:
         if anonymous is None or not any(rule.decides_administering or anonymous and rule.speaks_of_anonymous
                                         for rule in changed if rule is not None):
             return
-        accounts = self.accounts
-        if somebody_administers(accounts, accounts.users, rules, anonymous) \
-                or not somebody_administers(accounts, accounts.users, self._every_rule(), anonymous):
+        accounts, users = self.accounts, self._every_user()
+        if somebody_administers(accounts, users, rules, anonymous) \
+                or not somebody_administers(accounts, users, self._every_rule(), anonymous):
             return
         text = "nobody would be left who may administer this hub, and mend its rules; make an administrator first"
         if anonymous:
@@ -483,6 +509,7 @@ class Administration:
                     return [_outcome(change) for change in changes]
             except Exception as error:
                 self._ahead.clear()      # none of it is kept
+                self._users_ahead.clear()
                 if isinstance(error, SQLAlchemyError):
                     self._store.close()  # a connection in an unknown state is not used again
                 raise
@@ -508,9 +535,9 @@ def _outcome(change: AccountChange) -> Any:
 
 
 def _why_ended(before: User | None, user: User) -> tuple[str, str]:  # decision 84
-    """Why connections of the user end ("" if they do not), and with which beginning of their login."""
-    if before is None:
-        return "", ""
+    """Why connections of the user end ("" if they do not), and with which beginning of their login. Where there was no
+    account, tokens of its name may have opened some."""
+    before = before or User(user.name)
     if user.disabled:
         return "the user is disabled", ""
     if not before.tenants | {before.tenant} <= user.tenants | {user.tenant}:

@@ -30,6 +30,7 @@ from gatehouse.gateways.admission.limits.meter import charge_all
 from gatehouse.gateways.admission.limits.stored import look_at
 from gatehouse.gateways.admission.login import Login
 from gatehouse.gateways.admission.own_topics import ROUTES as OWN_ROUTES
+from gatehouse.gateways.admission.patterns import speaks_of_client
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.principal import ANONYMOUS, Principal
@@ -199,8 +200,10 @@ class Admission:
         return self._login.scram(door, peer, mechanism, partial(self._note_refused, door, peer))
 
     def known_by_client(self, principal: Principal, client_id: str) -> Principal:
-        """The principal for this client id: the same object unless some rule for it speaks of `{client_id}`."""
-        if self._rules.speaks_of_client_to(principal.name, self.groups(principal)):
+        """The principal for this client id: the same object unless some rule for it speaks of `{client_id}`, or the
+        restriction of its API key."""
+        if self._rules.speaks_of_client_to(principal.name, self.groups(principal)) \
+                or any(speaks_of_client(rule.pattern) for rule in principal.restriction or ()):
             return principal.elsewhere(principal.tenant, client_id)
         return principal
 
@@ -249,6 +252,10 @@ class Admission:
             raise Denied(f"{principal.name} is not of the tenant {tenant!r}")
         return self._login.in_tenant(principal, tenant)
 
+    def is_gone(self, name: str) -> bool:
+        """Whether nobody may log in by this name any more."""
+        return self._decide is None and self._login.is_gone(name)
+
     def look_at_overload(self) -> None:
         """The level of shedding is another."""
         self.limits.hold_publishing(self.shedding.level >= Rung.PUBLISHERS)
@@ -279,6 +286,11 @@ class Admission:
         """`may`, or Denied. `said`: of a message, see `Refusals.note`."""
         if not self.may(principal, operation, address):
             raise self.denied(principal, operation, f"{principal.name} may not {operation.value} at {address!r}", said)
+
+    def restricts(self, principal: Principal, operation: Operation, address: str) -> bool:
+        """Whether what the principal logged in by is restricted to something else, whatever its user may."""
+        rights = self._standing(principal).rights if principal.restriction is not None else None
+        return rights is not None and rights.restricts(operation, address)
 
     def may_create(self, principal: Principal, address: str) -> bool:
         """Whether publishing at an address has its topic made, should there be none."""

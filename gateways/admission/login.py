@@ -357,6 +357,12 @@ class Login:
         """Whether a user of this name exists but may not log in; then a token for it is refused, too."""
         return name in self._accounts.users and self._let_in(name) is None
 
+    def is_gone(self, name: str) -> bool:
+        """Whether nobody may come by this name: its user is kept out, or there is none and no token may name one."""
+        if name == self._anonymous.name:
+            return not self.allow_anonymous
+        return self._keeps_out(name) or self.issuer is None and name not in self._accounts.users
+
     def _principal(self, user: User, login: str, expires_ms: int = 0,
                    restriction: tuple[Rule, ...] | None = None) -> Principal:
         principals = self._principals.setdefault(user.name, {})

@@ -93,6 +93,11 @@ class Rights:
         """The verdict on an operation at an address, or with a filter."""
         return self._at_address(operation, wanted, self._allowing_address)
 
+    def restricts(self, operation: Operation, wanted: str) -> bool:
+        """Whether the API key is restricted to something else, whatever its user may."""
+        levels = tuple(map(plain, wanted.split("/")))
+        return self._limits is not None and self._allowing_address([self._limits], operation, levels) is None
+
     def of_creating(self, address: str) -> Verdict:
         """The verdict on creating the topic of an address by publishing there."""
         return self._at_address(Operation.CREATE, address, self._allowing_creation)

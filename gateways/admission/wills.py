@@ -1,4 +1,5 @@
-"""Wills are published with the rights that their user has at that time, though he is not connected."""
+"""Wills are published with the rights that their user has at that time, though he is not connected: none, where nobody
+may log in by his name any more."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -38,6 +39,8 @@ class WillPublisher:
             user = self._principal = Principal(will.user, will.tenant, anonymous=will.user == ANONYMOUS)
         principal = admission.known_by_client(user, will.client_id)
         try:
+            if admission.is_gone(will.user):
+                raise Denied(f"there is no user {will.user!r} any more")
             placement = admission.place(principal, will.address)
             headers = will.headers
             if will.expiry_ms:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.admission.admission import Denied, NotAuthenticated
+from gatehouse.gateways.admission.errors import TooManyConnections
 from gatehouse.gateways.amqp import login
 from gatehouse.gateways.amqp.broker import DOOR_NAME
 from gatehouse.gateways.amqp.errors import ConnectionFault
@@ -63,19 +64,25 @@ class Identity:
         return login.refusal(why, self._mechanism)
 
     def take_seat(self, principal: Principal) -> None:
-        """It is logged in. Raises TooManyConnections."""
-        replaces = self._registration is not None
-        self.leave()
+        """It is logged in, and no connection of a tenant before it has entered a virtual host."""
         self.principal, self.user = principal, principal.name
-        self._registration = self._admission.connect(principal, DOOR_NAME, self._session, replaces=replaces)
+        self._registration = self._admission.register(principal, DOOR_NAME, self._session)
 
     def enter(self, virtual_host: str) -> None:
-        """Be there from now on. Raises ConnectionFault 530."""
+        """Be there from now on. Raises ConnectionFault 530, and 506 where there are too many connections."""
         try:
-            self.principal = self._admission.in_tenant(self.principal, virtual_host)
+            self._be(self._admission.in_tenant(self.principal, virtual_host), replaces=False)
         except Denied:
             raise ConnectionFault(NOT_ALLOWED, f"access to vhost '{virtual_host}' refused for user "
                                                f"'{self.user}'") from None
+        except TooManyConnections as full:
+            raise ConnectionFault(login.RESOURCE_ERROR, str(full)) from None
+
+    def _be(self, principal: Principal, *, replaces: bool) -> None:
+        """Have a place among the connections of this tenant. Raises TooManyConnections."""
+        self.leave()
+        self._registration = self._admission.connect(principal, DOOR_NAME, self._session, replaces=replaces)
+        self.principal = principal
 
     def check_secret(self, secret: bytes, on_done: OnAuthenticated) -> None:
         """Look at connection.update-secret."""
@@ -92,8 +99,7 @@ class Identity:
             principal = self._admission.in_tenant(answer, virtual_host)
         except Denied:
             raise refusal from None
-        self.take_seat(answer)
-        self.principal = principal
+        self._be(principal, replaces=True)
 
     def leave(self) -> None:
         """Idempotent."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from gatehouse.gateways.connections.accepting import Server, accept
 from gatehouse.gateways.connections.connection import peer_name
 from gatehouse.gateways.tls.certificates import validity
-from gatehouse.gateways.tls.tls import server_context
+from gatehouse.gateways.tls.tls import Resumed, server_context
 from gatehouse.gateways.tls.transport import Doorstep, TlsTransport
 
 if TYPE_CHECKING:
@@ -46,11 +46,18 @@ def _set_options(listening: socket.socket | TransportSocket) -> None:
 class _Port:
     """One address."""
 
-    def __init__(self, listen: Listen, context: ssl.SSLContext | None) -> None:
+    def __init__(self, listen: Listen, context: ssl.SSLContext | None, wall_ms: Callable[[], int]) -> None:
+        self.server: Server | None = None
+        self._wall_ms = wall_ms
+        self.use(listen, context)
+
+    def use(self, listen: Listen, context: ssl.SSLContext | None) -> None:
+        """Whoever connects from now on is told this."""
         self.listen = listen
         self.context = context
         self.ends_s = _certificate_ends_s(listen)
-        self.server: Server | None = None
+        tls = listen.tls
+        self.resumed = None if tls is None or tls.client_ca is None else Resumed(tls, self._wall_ms)
 
     def addresses(self) -> list[str]:
         """Where it listens, `HOST:PORT`; several where a name or an empty host stands for several."""
@@ -61,8 +68,9 @@ class _Port:
 class Ports:
     """The addresses of one door. `make` makes the protocol of a connection, `alpn` names it inside TLS."""
 
-    def __init__(self, doorstep: Doorstep, make: Callable[[Listen], asyncio.Protocol],
-                 alpn: Sequence[str] = ()) -> None:
+    def __init__(self, doorstep: Doorstep, make: Callable[[Listen], asyncio.Protocol], alpn: Sequence[str],
+                 wall_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms
         self._doorstep = doorstep
         self._make = make
         self._alpn = alpn
@@ -70,7 +78,7 @@ class Ports:
 
     async def open(self, listens: Iterable[Listen]) -> list[str]:
         """Listen on every address; returns them as they were taken. Raises OSError, TlsFault with none of them open."""
-        wanted = [_Port(listen, self._context(listen)) for listen in listens]
+        wanted = [_Port(listen, self._context(listen), self._wall_ms) for listen in listens]
         try:
             for port in wanted:
                 await self._open(port)
@@ -88,7 +96,7 @@ class Ports:
         """
         wanted = dict(zip(_keys(listens), listens, strict=True))
         contexts = {key: self._context(listen) for key, listen in wanted.items()}
-        added = {key: _Port(wanted[key], contexts[key]) for key in wanted.keys() - self._ports.keys()}
+        added = {key: _Port(wanted[key], contexts[key], self._wall_ms) for key in wanted.keys() - self._ports.keys()}
         try:
             for port in added.values():
                 await self._open(port)
@@ -101,8 +109,7 @@ class Ports:
         for port in gone:
             _close(port)
         for key, port in self._ports.items():
-            port.listen, port.context = wanted[key], contexts[key]
-            port.ends_s = _certificate_ends_s(port.listen)
+            port.use(wanted[key], contexts[key])
         self._ports |= added
         return [address for port in added.values() for address in port.addresses()], given_up
 
@@ -134,7 +141,8 @@ class Ports:
         listen, context = port.listen, port.context
         if context is None or listen.tls is None:
             return self._make(listen)
-        return TlsTransport(context, listen.tls.handshake_timeout_s, self._doorstep, lambda: self._make(listen))
+        return TlsTransport(context, listen.tls.handshake_timeout_s, self._doorstep, lambda: self._make(listen),
+                            port.resumed)
 
 
 def _certificate_ends_s(listen: Listen) -> float | None:

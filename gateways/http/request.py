@@ -142,6 +142,9 @@ class Call:
     answered = False
     """What comes of the body from now on is thrown away."""
 
+    takes_body = False
+    """Whether somebody has asked for the body, and bounds it."""
+
     streams = False
     """Whether the head of the answer has been sent, and nothing else can be answered."""
 
@@ -267,6 +270,9 @@ class Call:
     def when_more(self, on_more: Callable[[], object]) -> None:
         """Call this once, when more of the body has come, or it has ended."""
         self._on_more = on_more
+        if not self.takes_body:
+            self.takes_body = True
+            self.session.read_on()
 
     def _tell(self) -> None:
         on_more, self._on_more = self._on_more, None

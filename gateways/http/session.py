@@ -46,7 +46,8 @@ PIECE_BYTES: Final = 65_536
 """So much is parsed before the bound above is looked at."""
 
 MAX_UNREAD_BYTES: Final = 65_536
-"""Of the body of a request that has not begun; with more, nothing further is read."""
+"""Of the bodies of requests whose calls have not asked for them: they have not begun, or wait for something else. With
+more, nothing further is read."""
 
 END_GRACE_MS: Final = 2_000
 """What a request is given to finish when somebody in charge closes its connection."""
@@ -358,21 +359,29 @@ class HttpSession:  # decision 131
             self._go_on()
 
     def _parse(self, data: bytes) -> None:
+        while data:
+            data = self._parse_on(data)
+
+    def _parse_on(self, data: bytes) -> bytes:
+        """Parse up to the end, or to a request that asks for another protocol; returns what is left then."""
         self._silent_bytes += len(data)      # what brings a request further sets it to 0
+        rest = b""
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade as upgrade:
-            self._on_upgrade(data[upgrade.args[0]:])
+            rest = self._on_upgrade(data[upgrade.args[0]:])
         except HttpParserError as error:
             if self._last:                   # it has asked to end the connection, and what it sends is nobody's
-                return
+                return b""
             what = "" if data.startswith(HTTP_WORDS) else what_came(data)
             self._wrong_port = what and f"malformed_request: {what} came to the HTTP port"
             self._refuse(_fault_of(error))
-            return
+            return b""
         if self._silent_bytes > MAX_SILENT_BYTES:
             self._refuse(Refusal("headers_too_large", f"a head has at most {MAX_SILENT_BYTES} bytes")
                          if self._incoming is None else Refusal("malformed_request", "its chunks say too little"))
+            return b""
+        return rest
 
     def on_url(self, url: bytes) -> None:
         target = self._target = self._target + url
@@ -435,23 +444,24 @@ class HttpSession:  # decision 131
             if not call.keeps or self._closing:
                 self._close(self._closing)
 
-    def _on_upgrade(self, rest: bytes) -> None:
-        """The last request asks for another protocol, so the parser has left its body alone."""
+    def _on_upgrade(self, rest: bytes) -> bytes:
+        """The last request asks for another protocol, so the parser has left its body alone. Returns what is to be
+        parsed behind its head."""
         call = self._waiting[-1] if self._waiting else None
         if call is None or call.method == "CONNECT":
             self._last = True
-        elif call.head.upgrade == "websocket" and call.method == "GET" and not call.has_body:
+            return b""
+        if call.head.upgrade == "websocket" and call.method == "GET" and not call.has_body:
             self._upgrading = True
             self._held = rest
-        else:                                # RFC 9110, 7.8: it is passed over
-            if call.has_body:
-                self._skips_head, self._incoming, call.complete = True, call, False
-                self._parser = HttpRequestParser(self)
-                self._parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n\r\n" % (
-                    b"Content-Length: %d" % call.length if call.length >= 0 else b"Transfer-Encoding: chunked"))
-                self._target, self._raw = b"", []
-            if rest:
-                self._parse(rest)
+            return b""
+        if call.has_body:                    # RFC 9110, 7.8: it is passed over
+            self._skips_head, self._incoming, call.complete = True, call, False
+            self._parser = HttpRequestParser(self)
+            self._parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n\r\n" % (
+                b"Content-Length: %d" % call.length if call.length >= 0 else b"Transfer-Encoding: chunked"))
+            self._target, self._raw = b"", []
+        return rest
 
     def _refuse(self, fault: Refusal) -> None:
         """What came is no request, or a broken one: it is the last."""
@@ -496,11 +506,25 @@ class HttpSession:  # decision 131
             and self._dispatcher.is_pipelined(call)
 
     def _is_full(self) -> bool:
-        if len(self._waiting) + len(self._begun) >= MAX_WAITING:
-            return True
-        incoming = self._incoming
-        return incoming is not None and incoming.received_bytes > MAX_UNREAD_BYTES and bool(self._waiting) \
-            and self._waiting[-1] is incoming
+        return len(self._waiting) + len(self._begun) >= MAX_WAITING or self._unread_bytes() > MAX_UNREAD_BYTES
+
+    def _unread_bytes(self) -> int:
+        """Of the bodies that no call has asked for."""
+        waiting, incoming = self._waiting, self._incoming
+        unread = sum([call.received_bytes for call in waiting])
+        if incoming is None or incoming.takes_body or incoming.answered or waiting and waiting[-1] is incoming:
+            return unread
+        return unread + incoming.received_bytes
+
+    def held_bytes(self) -> int:
+        """What has come and waits here: to be parsed, or for a call to ask for it."""
+        return len(self._held) + self._unread_bytes()
+
+    def read_on(self) -> None:
+        """A call asks for its body, which may not be read."""
+        if self._paused and not self._soon:
+            self._soon = True
+            self._dispatcher.soon(self._go_on)
 
     def _read_on(self) -> None:
         if self._is_full():
@@ -603,6 +627,7 @@ class HttpSession:  # decision 131
         if not self._lingers:
             self._lingers = True
             self._end_timer.at(self._now_ms() + LINGER_MS)
+            self.read_on()
 
     def _close(self, reason: str) -> None:
         self._last = True

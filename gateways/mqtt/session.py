@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.admission import NotAuthenticated
 from gatehouse.gateways.admission.credentials import NOTHING, Credentials
+from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import TooManyConnections
 from gatehouse.gateways.connections.flow import Pacer, ReceiveBuffer, Silence, Timer, Timers
 from gatehouse.gateways.connections.wrong_port import came_to
@@ -590,6 +591,16 @@ class MqttSession:
             return False
         return True
 
+    def _will_of(self, will: Will | None, guard: Guard) -> Will | None:
+        """The will that the kernel keeps: it is published with the rights of the user, so one that an API key is not
+        good for is never published."""
+        address = "" if will is None else mapping.decode_topic(will.topic)
+        if will is None or not self._services.admission.restricts(guard.principal, Operation.PUBLISH, address):
+            return will
+        self._count("will_not_authorized")
+        guard.note_untold("will_not_authorized", f"the API key is not good for a will at {address[:80]!r}")
+        return None
+
     def _accept(self, connect: Connect, principal: Principal) -> None:
         services, link = self._services, self._link
         clients = Clients.of(services)
@@ -605,6 +616,7 @@ class MqttSession:
             clients.leave(self._tenant, self._client_id, self)
             self._refuse(connecting.reason_of_refusal(full, connect), str(full))
             return
+        connect = connect._replace(will=self._will_of(connect.will, guard))
         self._has_will = connect.will is not None
         config, trace = self._config, services.admission.trace
         bytes_max = self._kernel.settings.max_message_bytes + PUBLISH_OVERHEAD_BYTES

@@ -57,6 +57,12 @@ def ends_of(file: Path) -> dict[str, datetime]:
     return ends
 
 
+def issuer_of(certificate: bytes) -> str:
+    """Who has signed a certificate (DER), as `ends_of` names authorities."""
+    from cryptography import x509
+    return x509.load_der_x509_certificate(certificate).issuer.rfc4514_string()
+
+
 def find_revoked(files: Iterable[str], certificates: Mapping[int, bytes]) -> list[int]:  # decision 100
     """The keys of those certificates (DER) that some list takes back. Takes 30 µs a certificate.
 

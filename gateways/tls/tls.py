@@ -5,12 +5,16 @@ made anew at every reload, so that what a certificate authority no longer stands
 """
 from __future__ import annotations
 
+import contextlib
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
 from typing import Final
 
-from gatehouse.gateways.tls.revocation import add_lists
+from gatehouse.gateways.tls.certificates import ends_ms_of
+from gatehouse.gateways.tls.revocation import add_lists, ends_of, issuer_of
 
 VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
@@ -48,6 +52,26 @@ class TlsFault(Exception):
     def __init__(self, setting: str, text: str) -> None:
         super().__init__(text)
         self.setting = setting
+
+
+class Resumed:
+    """What OpenSSL does not look at again where a client goes on with an earlier session: whether its certificate has
+    run out since, or the list of its authority. `wall_ms` is the time since 1970."""
+
+    def __init__(self, settings: TlsSettings, wall_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms
+        self._list_ends: dict[str, datetime] = {}
+        if settings.client_crl is not None:
+            with contextlib.suppress(ValueError, OSError):           # which its context has read
+                self._list_ends = ends_of(Path(settings.client_crl))
+
+    def is_good(self, tls: ssl.SSLObject) -> bool:
+        """Whether a client that has resumed a session may be let in."""
+        shown, now_ms = tls.getpeercert(binary_form=True), self._wall_ms()
+        if not shown:
+            return True
+        list_ends = self._list_ends.get(issuer_of(shown)) if self._list_ends else None
+        return ends_ms_of(tls.getpeercert()) > now_ms and (list_ends is None or list_ends.timestamp() * 1000 > now_ms)
 
 
 def server_context(settings: TlsSettings, alpn: Sequence[str] = ()) -> ssl.SSLContext:

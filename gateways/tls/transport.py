@@ -27,6 +27,7 @@ from gatehouse.gateways.connections.wrong_port import what_came
 if TYPE_CHECKING:
     from gatehouse.gateways.connections.connection import Connection
     from gatehouse.gateways.connections.native_sockets import Reader
+    from gatehouse.gateways.tls.tls import Resumed
 
 RECORD_BYTES: Final = 16_384        # plain text of one TLS record at most (RFC 8446 5.1), and of one `read`
 ALERT_S: Final = 2.0                # what a peer whose TLS is no good is given to take the alert that says so
@@ -77,11 +78,12 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):  # decision 96
     """See above. `make` makes the door's protocol once the peer has shown that it speaks TLS."""
 
     __slots__ = ("_context", "_doorstep", "_held_bytes", "_incoming", "_make", "_outgoing", "_peer", "_protocol",
-                 "_raw", "_reader", "_stage", "_timeout_s", "_timer", "_tls")
+                 "_raw", "_reader", "_resumed", "_stage", "_timeout_s", "_timer", "_tls")
 
     def __init__(self, context: ssl.SSLContext, timeout_s: float, doorstep: Doorstep,
-                 make: Callable[[], asyncio.Protocol]) -> None:
+                 make: Callable[[], asyncio.Protocol], resumed: Resumed | None = None) -> None:
         super().__init__()
+        self._resumed = resumed
         self._context = context
         self._timeout_s = timeout_s
         self._doorstep = doorstep
@@ -257,6 +259,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):  # decision 96
             self._fail(describe_failure(error, what_came(data)))
         else:
             self._send()
+            if self._resumed is not None and self._tls.session_reused and not self._resumed.is_good(self._tls):
+                self._fail("tls_bad_certificate: it has run out since its session began, or its authority's list has")
+                return
             self._end_handshake("")
             self._hold(self._incoming.pending)
             self._stage = _OPEN

@@ -2,6 +2,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import sqlalchemy as sa
 
 from gatehouse.gateways.admission import passwords
 from gatehouse.gateways.admission.accounts import MAX_GROUPS, Accounts
-from gatehouse.gateways.admission.administration import MAX_KEYS_OF_USER, UserChanges
+from gatehouse.gateways.admission.administration import MAX_KEYS_OF_USER, Administration, UserChanges
 from gatehouse.gateways.admission.audit import MAX_DETAILS_BYTES, Audit, Author
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import (
@@ -29,7 +32,7 @@ from gatehouse.gateways.admission.passwords import check_password, hash_password
 from gatehouse.gateways.admission.quota import Quota
 from gatehouse.gateways.admission.rules import read_rule
 from gatehouse.kernel.errors import TopicExists
-from tests.gateways.admission.kit import Administered
+from tests.gateways.admission.kit import Administered, Worker
 
 
 @pytest.fixture
@@ -371,3 +374,66 @@ def test_where_the_hub_makes_a_mistake_nobody_is_an_administrator_by_what_was_no
     assert [type(answer) for answer in told] == [AccountsUnavailable] * 2 and list(rig.accounts.rules) == [rule.id]
     with pytest.raises(LastAdministrator):
         rig.did(lambda told: rig.administration.delete_rule("root", rule.id, told))
+
+
+class Behind(Worker):
+    """The hub hears of what was done when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(at_once=True)
+        self.outcomes: list[Callable[[], None]] = []
+
+    def submit(self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        super().submit(job, lambda result, error: self.outcomes.append(partial(done, result, error)))
+
+    def tell(self) -> None:
+        while self.outcomes:
+            self.outcomes.pop(0)()
+
+
+def test_two_changes_at_once_do_not_take_the_last_administrator(rig: Administered) -> None:
+    """Each of both could go while memory still has the other."""
+    put(rig, "root", groups=frozenset(("admins",)))
+    put(rig, "second", groups=frozenset(("admins",)))
+    put(rig, "ruled")
+    rule = rig.did(lambda told: rig.administration.add_rule("root", {
+        "who": "user:ruled", "kind": "hub", "operations": ["administer"]}, told))
+    worker = Behind()
+    changing = Administration(rig.accounts, rig.store, replace(rig.outside, accounts=worker), rig.admission)
+    told: list[Any] = []
+    changing.delete_user("root", "second", told.append)
+    changing.delete_rule("root", rule.id, told.append)
+    changing.delete_user("root", "root", told.append)
+    changing.put_user("root", "root", UserChanges(disabled=True), told.append)
+    worker.tell()
+    assert [type(answer) for answer in told] == [type(None), type(None), LastAdministrator, LastAdministrator]
+    changing.delete_user("root", "root", told.append)
+    worker.tell()
+    assert isinstance(told[-1], LastAdministrator)
+
+
+def test_the_last_administrator_by_a_rule_stays_while_a_user_goes(rig: Administered) -> None:
+    put(rig, "root", groups=frozenset(("admins",)))
+    put(rig, "ruled")
+    rule = rig.did(lambda told: rig.administration.add_rule("root", {
+        "who": "user:ruled", "kind": "hub", "operations": ["administer"]}, told))
+    worker = Behind()
+    changing = Administration(rig.accounts, rig.store, replace(rig.outside, accounts=worker), rig.admission)
+    told: list[Any] = []
+    changing.delete_user("root", "root", told.append)
+    changing.delete_rule("root", rule.id, told.append)
+    worker.tell()
+    assert told[0] is None and isinstance(told[1], LastAdministrator)
+
+
+def test_a_user_that_is_made_twice_at_once_is_made_and_changed(rig: Administered) -> None:
+    worker = Behind()
+    changing = Administration(rig.accounts, rig.store, replace(rig.outside, accounts=worker), rig.admission)
+    told: list[Any] = []
+    changing.put_user("root", "ann", UserChanges(groups=frozenset(("ops",))), told.append)
+    changing.put_user("root", "ann", UserChanges(disabled=True), told.append)
+    changing.delete_user("root", "ann", told.append)
+    changing.put_user("root", "ann", UserChanges(), told.append)
+    worker.tell()
+    assert told[1].disabled and told[1].groups == {"ops"} and told[2] is None and not told[3].groups
+    assert rig.accounts.users["ann"] == rig.store.read()[0][0] == told[3]

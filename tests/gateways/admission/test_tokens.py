@@ -4,6 +4,7 @@ from __future__ import annotations
 import hmac
 import json
 from base64 import urlsafe_b64encode
+from pathlib import Path
 from typing import Any
 
 import jwt
@@ -11,10 +12,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
+from gatehouse.gateways.admission.administration import UserChanges
 from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.admission.tokens import JwtSettings, KeySet
 from gatehouse.kernel.circuit_breaker import CircuitState
-from tests.gateways.admission.kit import Rig
+from tests.gateways.admission.kit import Administered, Rig
 
 WHERE = "/keys.json"
 RSA = rsa.generate_private_key(65537, 2048)
@@ -230,6 +232,27 @@ def test_expiry_ends_an_open_connection() -> None:
     assert ended == ["what it logged in with has expired"]
     with pytest.raises(NotAuthenticated):
         made.login(token=text)
+
+
+@pytest.mark.parametrize(("changes", "why"), [
+    ({"disabled": True}, "the user is disabled"), ({"tenant": "blue"}, "the user has left a tenant")])
+def test_an_account_that_keeps_its_tokens_out_ends_what_they_have_opened(
+        tmp_path: Path, changes: dict[str, Any], why: str) -> None:
+    """There was none of this name before."""
+    made = Administered(f"sqlite:///{tmp_path / 'catalogue.sqlite'}", documents={WHERE: ALL})
+    made.admission.configure((), {}, JwtSettings(WHERE, "https://issuer", "gatehouse"))
+    ended: list[str] = []
+
+    class RegisteredSession:
+        def on_principal_ended(self, reason: str) -> None:
+            ended.append(reason)
+
+        def on_rights_changed(self) -> None: ...
+
+    made.admission.register(made.login(token=token(made)), "mqtt", RegisteredSession())
+    made.did(lambda told: made.administration.put_user("root", "ann", UserChanges(**changes), told))
+    made.clock.advance(0)
+    assert ended == [why]
 
 
 def test_the_key_set_is_read_again_for_a_new_key_but_not_for_every_token() -> None:

@@ -374,7 +374,7 @@ def test_a_user_that_is_ended_is_told_320(opened: bool) -> None:
     client.ask("connection.tune-ok", 0, frame_max=4096, channel_max=5)
     if opened:
         client.ask("connection.open", 0, virtual_host="/")
-    (_, session), = admission.registered
+    _, session = admission.registered[-1]
     session.on_principal_ended("the user is disabled")
     (_, name, told), = client.got()
     assert (name, told["code"]) == ("connection.close", 320)
@@ -400,7 +400,7 @@ def test_a_new_secret_is_a_login_of_the_same_user_and_ends_when_that_does() -> N
     admission.expires_ms = 77_000
     assert client.ask("connection.update-secret", 0, secret=b"babbage", reason="renewed") \
         == [(0, "connection.update-secret-ok", {})]
-    (before, _), (after, session) = admission.registered
+    (before, _), (after, session) = admission.registered[-2:]
     assert (before.expires_ms, after.expires_ms) == (0, 77_000) and session is client.session
     assert admission.statistics()["registrations"] == 1, "it has left the registration that it had"
     assert (admission.asked[-1].user, admission.asked[-1].password) == ("ada", "babbage")
@@ -465,4 +465,5 @@ def test_a_client_that_goes_while_its_new_secret_is_checked() -> None:
     client.ask("connection.update-secret", 0, secret=b"lovelace", reason="renewed")
     hub.cut(client.session)
     admission.tell()
-    assert len(admission.registered) == 1 and admission.statistics()["registrations"] == 0
+    assert len(admission.registered) == 2, "as it logged in, and as it entered its virtual host"
+    assert admission.statistics()["registrations"] == 0

@@ -12,6 +12,7 @@ import orjson
 import pytest
 
 from gatehouse.gateways.connections.connection import ENDING
+from gatehouse.gateways.connections.open_connections import held_by
 from gatehouse.gateways.http.session import MAX_KEPT_BYTES, MAX_WAITING, HttpSession
 from gatehouse.kernel.errors import StorageFull
 from gatehouse.kernel.message import Owner, Stored, tell
@@ -474,3 +475,55 @@ def test_who_has_left_is_forgotten_without_the_collector() -> None:
                 await until(lambda: not len(client.services.connections))
         assert not left  # decision 297
     run_door(test)
+
+
+def test_many_requests_at_once_that_would_go_on_in_another_protocol_are_answered_in_this_one() -> None:
+    asked = b"GET /healthz HTTP/1.1\r\nHost: h\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"
+
+    async def test(client: Client, line: Wire) -> None:
+        line.writer.write(asked * 800)
+        for _ in range(800):
+            assert (await line.answer())[0] == 200
+        assert client.service.counts["faults"] == 0
+    run_wire(test)
+
+
+def test_little_is_taken_of_many_bodies_that_wait_for_others_and_it_is_counted() -> None:
+    async def test(client: Client, line: Wire) -> None:
+        client.kernel.hold = True
+        session = session_of(client)
+        line.writer.write(post(b"held") + (GET + post(bytes(50_000))) * 100)
+        await until(lambda: session._paused or len(session._waiting) == 200)
+        waiting = sum(call.received_bytes for call in session._waiting)
+        assert 50_000 <= waiting <= held_by(session) < 500_000
+        client.kernel.hold = False
+        client.kernel.flush()
+        assert [(await line.answer())[0] for _ in range(201)] == [201, *[200, 201] * 100]
+        await until(lambda: not held_by(session))
+    run_wire(test)
+
+
+@pytest.mark.parametrize(("login", "status"), [(b"YWRhOmxvdmVsYWNl", 201), (b"YWRhOndyb25n", 401)])
+def test_who_is_not_known_yet_has_little_of_his_body_taken(login: bytes, status: int) -> None:
+    """Nothing bounds it before the call reads it."""
+    admissions: list[KnownUsers] = []
+
+    def late(kernel: Any) -> KnownUsers:
+        admissions.append(KnownUsers(kernel, lambda: NOW_MS, decision=lambda *_: True))
+        admissions[0].late = True
+        return admissions[0]
+
+    async def test(client: Client) -> None:
+        async with wire(client) as line:
+            body = bytes(900_000)
+            line.writer.write(b"POST /v1/publish/plant HTTP/1.1\r\nHost: h\r\nAuthorization: Basic %b\r\n"
+                              b"Content-Length: %d\r\n\r\n%b" % (login, len(body), body))
+            await until(lambda: bool(admissions[0].asked))
+            session = session_of(client)
+            await until(lambda: session._paused or session._incoming is None)
+            assert session._incoming is not None and session._incoming.received_bytes < len(body) / 2
+            admissions[0].tell()
+            assert (await line.answer())[0] == status
+            await line.writer.drain()
+            assert (await line.ask(GET))[0] == 200, "what came of it is thrown away, and the connection goes on"
+    run_door(test, admission=late)

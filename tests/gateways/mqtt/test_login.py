@@ -1,16 +1,22 @@
 """CONNECT with credentials, answers that take their time, rights that change and principals that end."""
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from gatehouse.gateways.admission.accounts import ApiKey, User
+from gatehouse.gateways.admission.api_keys import make_key
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.admission.rules import read_rule
 from gatehouse.gateways.contract import Session
 from gatehouse.gateways.kit import FakeHub, FakeLink
 from gatehouse.gateways.mqtt import GATEWAY
 from gatehouse.gateways.mqtt.config import MqttConfig
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.sessions.session_values import Will
 from tests.gateways.accounts import KnownUsers
 from tests.gateways.mqtt.test_codec import publish
 
@@ -235,6 +241,57 @@ def test_a_will_that_may_not_be_published_is_counted() -> None:
     session, _ = ada(hub, will=("w", "bye"))
     hub.cut(session)
     assert hub.admission.trace.counts["mqtt", "will_not_authorized"] == 1
+
+
+def hub_with_an_account(pattern: str = "plant/#") -> tuple[FakeHub, str]:
+    """`ada` may publish everywhere, and with the key, whose text comes too, at this pattern alone."""
+    hub = FakeHub()
+    id, secret_hash, key = make_key(bytes)
+    accounts = hub.admission.accounts
+    accounts.users["ada"] = User("ada")
+    restriction = (read_rule({"who": "everyone", "operations": ["publish", "create"], "pattern": pattern}),)
+    accounts.keys[id] = ApiKey(id, "ada", "k", secret_hash, restriction=restriction)
+    hub.admission.configure((read_rule({"who": "user:ada", "pattern": "#"}, "file-1"),), {}, None)
+    return hub, key
+
+
+def test_an_api_key_may_be_restricted_to_what_is_its_clients() -> None:
+    hub, key = hub_with_an_account("dev/{client_id}/#")
+    session, link = hub.open(GATEWAY, MqttConfig())
+    session.handle_data(packet("ada", key) + publish(b"dev/c/up", b"1", 1) + publish(b"dev/d/up", b"2", 2))
+    hub.kernel.flush()
+    assert [record[3] for record in hub.kernel.records()] == [b"1"]
+
+
+@pytest.mark.parametrize("address", ["plant/w", "office/w"])
+def test_a_will_goes_nowhere_where_the_api_key_of_its_client_may_not(address: str) -> None:
+    hub, key = hub_with_an_account()
+    session, link = hub.open(GATEWAY, MqttConfig())
+    session.handle_data(packet("ada", key, will=(address, "bye")))
+    hub.kernel.flush()
+    assert link.take() == ACCEPTED
+    hub.cut(session)
+    hub.kernel.flush()
+    may = address.startswith("plant")
+    assert [record[3] for record in hub.kernel.records()] == [b"bye"] * may
+    assert hub.admission.trace.counts["mqtt", "will_not_authorized"] == (not may)
+
+
+@pytest.mark.parametrize("change", ["none", "disabled", "deleted"])
+def test_a_will_that_waits_is_nobody_s_once_its_user_is_gone(change: str) -> None:
+    hub, _ = hub_with_an_account()
+    hub.open_door(GATEWAY)
+    will = Will("/", "c", "ada", "plant/w", b"bye", encode_headers(()), 0, 60_000, 0, 0)
+    hub.kernel.sessions.keep_will(will, None, None)
+    hub.kernel.sessions.break_off("/", "c")
+    users = hub.admission.accounts.users
+    if change == "disabled":
+        users["ada"] = replace(users["ada"], disabled=True)
+    elif change == "deleted":
+        del users["ada"]
+    hub.advance(60_000)
+    assert [record[3] for record in hub.kernel.records()] == [b"bye"] * (change == "none")
+    assert hub.admission.trace.counts["mqtt", "will_not_authorized"] == (change != "none")
 
 
 @pytest.mark.parametrize(("user", "password", "answer"), [("", None, ACCEPTED), ("", "", ACCEPTED),

@@ -7,8 +7,10 @@ import socket
 import ssl
 import struct
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from time import time_ns
 from typing import Any, Final, cast
 
 import pytest
@@ -316,6 +318,37 @@ def test_a_client_certificate_that_is_no_good(place: Place, tmp_path: Path, vers
             await reader.read()          # TLS 1.3: a client hears of it after its own part of the handshake
         await refused(stage, reason)
     run_stage(test, place.listen(client_ca=str(place.authority.file), client_required=True))
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@pytest.mark.parametrize("ends", ["the certificate", "the list"])
+def test_a_session_is_resumed_for_as_long_as_the_clients_certificate_and_the_list_are_good(
+        place: Place, version: ssl.TLSVersion, ends: str) -> None:
+    """OpenSSL looks at neither again."""
+    pair = place.authority.issue("sensor-7", ends=10 * DAY if ends == "the certificate" else 30 * DAY)
+    revoked = place.authority.revoke(ends=10 * DAY) if ends == "the list" else None
+    context = place.client(pair)
+    context.maximum_version = version
+
+    def visit(port: int, session: ssl.SSLSession | None) -> tuple[bytes, bool | None, ssl.SSLSession | None]:
+        with socket.create_connection(("127.0.0.1", port)) as plain, \
+                context.wrap_socket(plain, server_hostname="localhost", session=session) as wrapped:
+            wrapped.sendall(b"echo")
+            return wrapped.recv(4), wrapped.session_reused, wrapped.session
+
+    async def test(stage: Stage) -> None:
+        began_ms = time_ns() // 1_000_000
+        stage.listener.wall_ms = lambda: began_ms
+        said, _, session = await asyncio.to_thread(visit, stage.port, None)
+        assert said == b"echo"
+        stage.listener.wall_ms = lambda: began_ms + 9 * DAY // timedelta(milliseconds=1)
+        assert (await asyncio.to_thread(visit, stage.port, session))[:2] == (b"echo", True)
+        stage.listener.wall_ms = lambda: began_ms + 11 * DAY // timedelta(milliseconds=1)
+        with suppress(OSError):
+            assert (await asyncio.to_thread(visit, stage.port, session))[0] == b""
+        await until(lambda: stage.listener.counts["closed_tls_bad_certificate"])
+        assert stage.listener.counts["tls_handshakes"] == len(stage.sessions) == 2
+    run_stage(test, place.listen(client_ca=str(place.authority.file), client_crl=revoked and str(revoked)))
 
 
 @both_loops
