@@ -160,6 +160,12 @@ class Arrivals:
         return [(decode_origin(key), decode_arrived(value))
                 for key, value in self._kernel.link_states(Kind.ARRIVED, hub) if key[:len(hub)] == hub]
 
+    def over(self, link: str, peer_hub: bytes) -> list[tuple[HubPartition, Arrived]]:
+        """How far partitions are that came over a link last, and are not of the hub at its other end."""
+        origins = {decode_origin(key) for key, _ in self._kernel.link_states(Kind.ARRIVED)} | self._pending.keys()
+        of = {origin: self.get(origin) for origin in origins if origin.hub != peer_hub}
+        return [(origin, arrived) for origin, arrived in of.items() if arrived is not None and arrived.link == link]
+
     # decision 206: what a hub stored first comes over one link at a time
     def is_way(self, hub: bytes, link: str, links: dict[str, object]) -> bool:
         """Whether what that hub stored first comes over this link: its own, or else the one that first brought some."""
@@ -306,6 +312,9 @@ class Incoming:
             self._losses.note(Loss(PARTED, letter.topic, section.partition, section.predecessor,
                                    arrived.next - section.predecessor, self._wall_ms()))
             arrived = Arrived(section.predecessor, arrived.lost)
+            for other, passed_on in self._arrivals.over(self._settings.name, self._peer_hub):
+                passed_on = into.advanced.get(other, passed_on)      # it may come once more in the new history
+                into.advanced[other] = passed_on._replace(others=passed_on.next)
         elif arrived.last is not None and arrived.last.mark == PARTED_MARK:
             raise HistoryParted(f"partition {section.partition} of {letter.topic} goes on in another history")
         elif section.predecessor > arrived.next:
@@ -453,21 +462,23 @@ class Incoming:
         if said is None and queue is None:
             self._tracks[topic].place(key, placement)
 
+    # decision 206: the hub that passes messages on has its own order of them
     def _is_news(self, came: Came, advanced: dict[HubPartition, Arrived]) -> bool:
-        """Whether a message that was passed on comes here for the first time."""
+        """Whether a message that was passed on comes here for the first time. What comes twice by the same way is a
+        repetition by the positions of the hub that passes it on; its partitions are others, in no order together."""
         if came.passed(self._kernel.hub) or len(came.through) >= MAX_HUBS:
             self.counts.loops += 1
             return False
         if not self._arrivals.is_way(came.origin.hub, self._settings.name, self._links):
             self.counts.other_way += 1
             return False
-        arrived = advanced.get(came.origin) or self._arrivals.get(came.origin)
-        if arrived is not None and came.offset < arrived.next:
+        arrived = advanced.get(came.origin) or self._arrivals.get(came.origin) or Arrived(0, link=self._settings.name)
+        others = arrived.others if arrived.link == self._settings.name else arrived.next
+        if came.offset < others:
             self.counts.repeated += 1
             return False
-        advanced[came.origin] = Arrived(came.offset + 1, 0 if arrived is None else arrived.lost,
-                                        max(self._wall_ms(), 1), "" if arrived is None else arrived.topic,
-                                        self._settings.name)
+        advanced[came.origin] = Arrived(max(arrived.next, came.offset + 1), arrived.lost, max(self._wall_ms(), 1),
+                                        arrived.topic, self._settings.name, others=others)
         return True
 
     def _place(self, topic: str, key: bytes | None, address: str, said: bytes | None) -> Placement:

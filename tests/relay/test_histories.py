@@ -13,6 +13,7 @@ from gatehouse.relay.histories import Losses
 from gatehouse.relay.settings import LinkSettings
 from tests.kernel.batches import batch_of
 from tests.relay.network import Network, TestHub
+from tests.relay.test_messages import passed_on
 from tests.relay.test_spool import come, leave, spooled_pair
 
 A = "plant/a"
@@ -176,6 +177,17 @@ def test_kept_letters_of_another_history_are_passed_over(tmp_path: Path) -> None
     right.links.resume("link")
     network.settle(20)
     assert came(right) == [*numbers(0, 6), *numbers(3, 10, " again")]
+
+
+def test_what_a_restored_hub_passes_on_again_is_a_repetition() -> None:
+    network, first, middle, last = passed_on(on_lost="go_on")
+    publish(network, first, *numbers(0, 3))
+    kept = copy_of(middle)
+    publish(network, first, *numbers(3, 6))
+    restore(network, middle, kept)
+    publish(network, first, "6")
+    network.settle(20)
+    assert came(last) == came(middle) == numbers(0, 7)
 
 
 def test_a_topic_that_is_made_anew_is_listed_on_both_sides() -> None:

@@ -304,6 +304,36 @@ def test_a_ring_of_five_passes_everything_on_and_nothing_circulates() -> None:
 
 
 
+def passed_on(**of_middle) -> tuple[Network, TestHub, TestHub, TestHub]:
+    """What the first stores comes to the last by the middle, where its topic has another number of partitions."""
+    rng = random.Random(11)
+    first = TestHub("first", [LinkSettings("in", **SEND)], rng)
+    middle = TestHub("middle", [LinkSettings("in", **RECEIVE),
+                                LinkSettings("on", forward=True, **SEND, **of_middle)], rng)
+    last = TestHub("last", [LinkSettings("on", **RECEIVE)], rng)
+    for hub, partitions in ((first, 1), (middle, 8)):
+        hub.rig.kernel.create_topic("plant", partitions=partitions)
+        hub.rig.run()
+    network = Network(first, middle, last, rng=rng)
+    network.join(first, middle, "in")
+    network.join(middle, last, "on")
+    network.settle()
+    return network, first, middle, last
+
+
+def test_what_is_passed_on_from_other_partitions_comes_whole_and_once() -> None:
+    network, first, middle, last = passed_on()
+    for number in range(60):
+        first.rig.publish(f"plant/{number % 9}", b"%02d" % number)
+        if number % 20 == 10:
+            network.settle(4)
+            last.crash()
+    network.settle(20)
+    assert last.values("plant") == middle.values("plant") == [b"%02d" % number for number in range(60)]
+    for key in range(9):
+        came = [record[3] for record in last.rig.read("plant") if record[2] == b"%d" % key]
+        assert came == sorted(came), "in the order of its key"
+
 
 def test_what_is_larger_than_a_frame_goes_in_parts_and_one_message_that_is_stops_the_link() -> None:
     network, left, right = pair(SEND, RECEIVE, max_frame_bytes=1 << 16)
