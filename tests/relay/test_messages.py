@@ -261,6 +261,19 @@ def test_a_client_cannot_say_where_a_message_comes_from() -> None:
     assert right.links.describe_link("link")["received"]["loops"] == 0
 
 
+def test_a_producer_cannot_either_where_some_of_its_batch_passes() -> None:
+    network, left, right = pair({"send": ("plant/a/#",)}, RECEIVE)
+    topic = left.rig.kernel.create_topic("plant", partitions=1)
+    left.rig.run()
+    batch = batch_of([(key, b"1", [(ORIGIN_HEADER, right.rig.kernel.hub + bytes(44))]) for key in (b"a/1", b"b/1")])
+    left.rig.kernel.append_batch(topic.partition_id(0), batch, left.rig.witness)
+    left.rig.run()
+    network.settle()
+    received = right.links.describe_link("link")["received"]
+    assert (received["messages"], received["loops"]) == (1, 0)
+    assert right.values("plant") == [b"1"]
+
+
 def hubs_of(names: str, links: dict[str, list[str]], forward: bool) -> tuple[Network, dict[str, TestHub]]:
     """Hubs with links between pairs, named by both letters, over which everything may pass."""
     rng = random.Random(11)
