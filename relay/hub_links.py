@@ -259,10 +259,14 @@ class HubLinks:
 
     def _on_carried(self, peer: bytes, topic: str, payload: bytes) -> None:
         kind = payload[0] if payload else 0
-        if kind == JOIN:
-            self._on_join(peer, payload)
-        elif kind == JOINED:
-            self._on_joined(peer, payload)
+        if kind in (JOIN, JOINED):
+            try:
+                if kind == JOIN:
+                    self._on_join(peer, payload)
+                else:
+                    self._on_joined(peer, payload)
+            except (RelayError, KernelError) as error:           # a word of that hub: the meeting point only carries it
+                self._tell("", "join refused", f"{error.code}: {error}")
         else:
             for link in self._links_to(peer):
                 link.on_carried(topic, payload)
@@ -344,27 +348,25 @@ class HubLinks:
             self.links[name].on_presence(True)
 
     def _on_join(self, peer: bytes, letter: bytes) -> None:
+        """Raises RelayError, KernelError."""
         join = decode_join(letter)
         value = self._kernel.link_state(Kind.INVITATION, join.id)
         pinned = next((pin for pin in self._pins.values() if pin.key == join.key.hex()), None)
-        try:
-            if frames.address_of_key(join.key) != peer:
-                raise BadInvitation("the meeting point knows whoever wants to join by another key")
-            if value is not None:
-                invited = decode_invited(value)
-                check_join(join, bytes.fromhex(invited.secret), self.identity.public)
-                if invited.ends_ms <= self._wall_ms():
-                    raise BadInvitation("this invitation is over")
-                self._pin(invited.link, Pin(join.key.hex(), join.hub.hex(), join.name, self._wall_ms()),
-                          (invited_record(join.id, None),))
-            elif pinned is None:
-                raise BadInvitation("there is no such invitation, or it was used")
-        except (RelayError, KernelError) as error:
-            self._tell("", "join refused", f"{error.code}: {error}")
-            return
+        if frames.address_of_key(join.key) != peer:
+            raise BadInvitation("the meeting point knows whoever wants to join by another key")
+        if value is not None:
+            invited = decode_invited(value)
+            check_join(join, bytes.fromhex(invited.secret), self.identity.public)
+            if invited.ends_ms <= self._wall_ms():
+                raise BadInvitation("this invitation is over")
+            self._pin(invited.link, Pin(join.key.hex(), join.hub.hex(), join.name, self._wall_ms()),
+                      (invited_record(join.id, None),))
+        elif pinned is None:
+            raise BadInvitation("there is no such invitation, or it was used")
         self._carry(peer, "", encode_joined(join.id, self.identity, join.key))
 
     def _on_joined(self, peer: bytes, letter: bytes) -> None:
+        """Raises RelayError, KernelError."""
         for name, pin in self._pins.items():
             if pin.invitation and pin.peer.address == peer:
                 invitation = decode_invitation(pin.invitation)

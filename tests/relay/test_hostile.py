@@ -330,6 +330,17 @@ def test_a_changed_invitation_is_refused(change: Callable[[str], str]) -> None:
         left.links.invite("another", 1)
 
 
+def test_a_word_about_joining_that_makes_no_sense_cuts_nobody_off() -> None:
+    """Any hub that the meeting point lets talk to this one can say it."""
+    network, left, right = pair(SEND, RECEIVE)
+    connections = right.links.connections
+    for word in (b"\x15junk", b"\x16junk"):
+        left.links._carry(right.links.identity.address, "", word)
+        network.settle()
+    assert right.links.connections == connections and right.state("link") == "open"
+    assert "bad_frame" in str([event for event in right.events if event[1] == "join refused"])
+
+
 def test_a_wrong_secret_pins_nobody() -> None:
     rng = random.Random(3)
     left = TestHub("left", [LinkSettings("link", **SEND)], rng)
