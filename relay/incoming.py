@@ -44,7 +44,7 @@ from gatehouse.kernel.records.record import encode_headers, read_headers, skip_r
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import HistoryParted, LinkRefused, OutOfTurn, PositionGap, RelayError
 from gatehouse.relay.histories import DELETED, PARTED, PARTED_MARK, TOPIC_GONE, Last, Loss, Losses, mark_of
-from gatehouse.relay.letters import Batches, Section
+from gatehouse.relay.letters import MAX_OFFSET, Batches, Section
 from gatehouse.relay.marking import FOR_KERNEL, FOR_LINK, FOR_LINK_APART, Tracks, mark
 from gatehouse.relay.origins import MAX_HUBS, Came, Ending, Marks, came_by, clock_said, has_side, without_origin
 from gatehouse.relay.passing import Filters
@@ -337,8 +337,8 @@ class Incoming:
             self.counts.lost_messages += section.lost
             self._losses.note(Loss(DELETED, letter.topic, section.partition, arrived.next, section.lost,
                                    self._wall_ms()))
-        into.advanced[origin] = Arrived(section.next, arrived.lost + section.lost, max(self._wall_ms(), 1),
-                                        letter.topic, self._settings.name, last)
+        into.advanced[origin] = Arrived(section.next, min(arrived.lost + section.lost, MAX_OFFSET),
+                                        max(self._wall_ms(), 1), letter.topic, self._settings.name, last)
 
     def _take_piece(self, course: Course, piece: Piece, into: Arriving) -> None:
         """All records of a piece: those that need no look together, the others one by one."""
@@ -429,7 +429,7 @@ class Incoming:
             attributes &= ~DOOR_MASK
         if came is None:
             came = Came(sender, offset, message_id)
-        elif not self._is_news(came, advanced):
+        elif came.offset >= MAX_OFFSET or not self._is_news(came, advanced):
             return
         else:
             came = came._replace(through=(*came.through, self._peer_hub))

@@ -7,12 +7,13 @@ from collections.abc import Callable
 import pytest
 
 from gatehouse.kernel.message import Piece
-from gatehouse.kernel.records.record import encode_record
+from gatehouse.kernel.records.record import encode_headers, encode_record
 from gatehouse.relay import frames
 from gatehouse.relay.errors import BadInvitation, UnknownLink
 from gatehouse.relay.frames import Bounced, Carry, Hello, Presence, Proof, Refused
 from gatehouse.relay.invitations import decode_invitation, encode_invitation
 from gatehouse.relay.letters import Batches, Positions, Section, StoredUntil
+from gatehouse.relay.origins import ORIGIN_HEADER
 from gatehouse.relay.positions import Arrived, HubPartition, arrived_record
 from gatehouse.relay.sealing import Identity
 from gatehouse.relay.settings import LinkSettings
@@ -67,6 +68,26 @@ def test_a_gap_stops_the_link_on_both_sides(liar: list[Section]) -> None:
 def test_offsets_that_do_not_rise_are_not_stored(section: Section) -> None:
     _, _, right = received([BEGINNING, section])
     assert [value for value in right.values("plant") if value not in (b"0", b"1", b"2")] == []
+
+
+FAR = (1 << 63) - 1
+RECORD = encode_record(0, 0, b"\x02a", b"1", b"\0")
+FROM_AFAR = encode_headers([(ORIGIN_HEADER, bytes(36) + b"\xff" * 8 + bytes(16))])
+
+
+@pytest.mark.parametrize("liar", [
+    [Section(0, True, 0, 2, 0, [Piece(0, 2, False, RECORD * 2, 1, 1, FAR)])],
+    [Section(0, True, 0, 1, 2 * FAR, []), Section(0, False, 1, 2, 2 * FAR, [])],
+    [Section(0, True, 0, FAR, FAR, [], True)] * 3,
+    [Section(0, True, 0, 1, 0, [Piece(0, 1, False, encode_record(0, 0, b"\x02a", b"1", FROM_AFAR), 1, 1, 1)])],
+], ids=["ids", "lost", "lost in sum", "origin"])
+def test_numbers_that_no_hub_has_harm_no_other_link(liar: list[Section]) -> None:
+    """What a hub cannot write down is a fault of who said it: the connection to the meeting point stays."""
+    network, left, right = pair(SEND, RECEIVE)
+    for number, section in enumerate(liar):
+        said_by(left, section, number=number)
+    network.settle(4)
+    assert right.links.connections == 1
 
 
 def test_what_the_other_hub_may_not_send_is_not_stored() -> None:
