@@ -354,7 +354,8 @@ class Outgoing:
         spooled = None if kept is None else decode_spooled(kept, self._spool)
         if spooled is not None and at < spooled <= high:
             return Reading(partition, partition_id, spooled, spooled, spooled, False, high=high)
-        return Reading(partition, partition_id, at, at, at, True, high=high)
+        has_some = sent is not None and sent.began != sent.next      # or had: who was restored since is no beginner
+        return Reading(partition, partition_id, at, at, at, not (self._spool and has_some), high=high)
 
     def _beginning(self, topic: Topic, partition_id: int) -> int:
         """The offset at which a partition goes out first."""

@@ -133,6 +133,22 @@ def test_a_reader_from_before_the_first_message_is_sent_all_of_it() -> None:
     assert came(right) == numbers(0, 4)
 
 
+def test_letters_that_were_kept_do_not_hide_what_a_restored_reader_lost(tmp_path: Path) -> None:
+    """They follow on what its copy does not know: the sender has to send that first."""
+    network, left, right = spooled_pair(tmp_path)
+    kept = copy_of(right)
+    publish(network, left, *numbers(0, 3))
+    leave(network, right)
+    publish(network, left, *numbers(3, 5))
+    leave(network, left)
+    restore(network, right, kept)
+    come(network, right)
+    assert right.links.describe_link("link")["spool"]["passed_over"]
+    come(network, left)
+    network.settle(20)
+    assert came(right) == numbers(0, 5)
+
+
 def test_what_was_not_noted_is_no_other_history() -> None:
     """The sender is killed before it has noted what the reader has: batches of producers, too."""
     network, left, right = pair()
