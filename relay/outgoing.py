@@ -555,11 +555,9 @@ class Outgoing:
     # decision 313: of a topic of which nothing passes nothing is said
     def _begin_behind(self, stream: Stream, reading: Reading, end: int) -> None:
         """Nothing of a partition matched so far, and the other hub has not heard of it: it begins there."""
-        place = stream.topic.uuid, reading.partition
         reading.said = reading.stored = end
-        if self._spool:
-            self._spooled[place] = end
-        else:
+        if not self._spool:                      # of a spool it would be noted that something is there
+            place = stream.topic.uuid, reading.partition
             self._began[place] = self._dirty[place] = end
 
     def _has_skipped(self, reading: Reading, end: int) -> bool:

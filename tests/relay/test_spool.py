@@ -104,6 +104,22 @@ def test_everybody_is_killed_in_turn(tmp_path: Path) -> None:
     assert right.values("plant") == [b"%d" % number for number in range(5)]
 
 
+def test_what_did_not_match_makes_no_gap_before_what_is_kept(tmp_path: Path) -> None:
+    network, left, right = spooled_pair(tmp_path, {"send": ("plant/a/#",)})
+    leave(network, right)
+    left.rig.kernel.create_topic("plant", partitions=1)
+    left.rig.publish("plant/b", b"not for them")
+    network.settle(8)
+    left.crash()
+    network.settle(8)
+    left.rig.publish("plant/a/1", b"1")
+    network.settle(8)
+    leave(network, left)
+    come(network, right)
+    assert right.links.describe_link("link")["spool"]["passed_over"] == {}
+    assert right.values("plant") == [b"1"]
+
+
 def test_a_spool_that_is_lost_loses_nothing(tmp_path: Path) -> None:
     network, left, right = spooled_pair(tmp_path)
     leave(network, right)
