@@ -533,10 +533,14 @@ class Outgoing:
                     continue
                 passing = self._picking.pick(stream.topic, stream.passes_whole, reading.partition_id, reading.said,
                                              piece)
+                passing_bytes = sum([len(part.data) + PIECE_BYTES for part in passing])
+                if passing_bytes > self._piece_bytes and piece.count > 1:    # it was compressed, or is many parts now
+                    self._put_back(stream, reading, split(piece))
+                    continue
                 if passing and len(passing[0].data) > self._piece_bytes:
                     self._lose(stream, reading, piece)
-                    passing = []
-                size_bytes += sum([len(part.data) + PIECE_BYTES for part in passing])
+                    passing, passing_bytes = [], 0
+                size_bytes += passing_bytes
                 messages += sum([part.count for part in passing])
                 pieces += passing
                 if stream.merged:

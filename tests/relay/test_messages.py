@@ -364,6 +364,20 @@ def test_what_is_larger_than_a_frame_goes_in_parts_and_one_message_that_is_stops
     assert "more than the meeting point carries" in left.links.describe_link("link")["fault"]
 
 
+def test_a_compressed_batch_of_which_some_passes_is_as_large_as_it_opens() -> None:
+    network, left, right = pair({"send": ("plant/a/#",)}, RECEIVE, max_frame_bytes=1 << 16)
+    topic = left.rig.kernel.create_topic("plant", partitions=1)
+    left.rig.run()
+    values = [bytes(5_000) + b"%d" % number for number in range(20)]
+    batch = batch_of([(b"a/1", value, []) for value in values] + [(b"b/1", b"not for them", [])], codec=4,
+                     pack=zstandard.compress)
+    left.rig.kernel.append_batch(topic.partition_id(0), batch, left.rig.witness)
+    left.rig.run()
+    network.settle(20)
+    assert left.state("link") == "open", left.links.describe_link("link")["fault"]
+    assert [record[3] for record in right.rig.read("plant")] == values
+
+
 def behind(owed: int, choice: str, route: RouteEntry | None = None) -> tuple[Network, TestHub, TestHub]:
     """A link that was paused while retention deleted what it has not sent, but for what is owed. `route`: the way of
     these messages to their topic."""
