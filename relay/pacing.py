@@ -14,12 +14,10 @@ from typing import Final, NamedTuple
 
 # --- rates --------------------------------------------------------------------------------------------------------
 
-BURST_MS = 1_000
-"""What was not used lasts so long."""
-
 
 class Rate:
-    """A limit of so much a second; 0: none. What goes out is never cut, so it may be in debt afterwards."""
+    """A limit of so much a second; 0: none. What goes out is never cut, so it may be in debt afterwards, which is paid
+    whether anybody asks meanwhile or not. What was not used lasts a second."""
 
     def __init__(self, per_second: int) -> None:
         self._per_second = per_second
@@ -30,7 +28,7 @@ class Rate:
         """Whether something may go out."""
         if not self._per_second:
             return True
-        passed_ms = min(max(now_ms - self._at_ms, 0), BURST_MS) if self._at_ms else 0
+        passed_ms = max(now_ms - self._at_ms, 0) if self._at_ms else 0
         self._at_ms = now_ms
         self._left = min(self._left + self._per_second * passed_ms / 1000, float(self._per_second))
         return self._left > 0

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from gatehouse.relay.pacing import Pacing, Waiting, Way
+from gatehouse.relay.pacing import Pacing, Rates, Waiting, Way
 from gatehouse.relay.settings import LEAST_PACE, LinkSettings, MeetingSection, MetLink
 from tests.relay.network import Network, TestHub
 from tests.relay.test_messages import RECEIVE, SEND, pair
@@ -87,6 +87,18 @@ def test_all_links_of_a_hub_share_its_limit(limit: dict[str, int]) -> None:
     assert 0 < min(came) and sum(came) < 100, came
     network.settle(60)
     assert [len(other.values("plant")) for other in others] == [50, 50]
+
+
+@pytest.mark.parametrize("rates", [
+    Rates(1_000, 0), Rates(1_000, 100), Rates(1_000, 0, Rates(1_000, 0)), Rates(0, 100, Rates(1_000, 100))])
+def test_what_several_limits_allow_passes_at_the_pace_of_one(rates: Rates) -> None:
+    """A letter may take long: every limit has waited for it when it is over."""
+    letters = 0
+    for now_ms in range(1_000, 201_000, 200):
+        if rates.allow(now_ms):
+            rates.spend(20_000, 2_000)
+            letters += 1
+    assert letters in (10, 11)
 
 
 def test_a_limit_that_no_letter_passes_in_time_is_refused() -> None:
