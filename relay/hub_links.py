@@ -141,11 +141,10 @@ class HubLinks:
         self._turn = 0
         self._forget_at_ms = 0
         self.arrivals = Arrivals(kernel)
-        shared: dict[str, object] = self.settings                          # type: ignore[assignment]
         marks = Marks(secret)
         if self.settings:
             kernel.keep_retained_clocks(marks.stamp_in)
-        self._around = Around(kernel, self.identity, self.arrivals, marks, shared, chance, now_ms, wall_ms,
+        self._around = Around(kernel, self.identity, self.arrivals, marks, self.links, chance, now_ms, wall_ms,
                               self._carry, self._frame, allowed, rights, tell,
                               Rates(section.bytes_per_second, section.messages_per_second),
                               lambda: self._max_frame_bytes - 1024, has_aes, self._next_key, self._on_next_key,
@@ -163,7 +162,8 @@ class HubLinks:
             spools = self._spools.get(link.peer.address)
             if spools is not None:
                 link.on_spool_frame(spools)
-            self.arrivals.direct[pin.peer.hub] = name
+            if not pin.invitation:
+                self.arrivals.direct[pin.peer.hub] = name
 
     def keep_circuits(self, circuits: LinkCircuits) -> None:
         """Show the circuits of all links there, from now on."""
@@ -373,6 +373,7 @@ class HubLinks:
                 if check_joined(letter, bytes.fromhex(pin.key), self.identity.public).hex() == invitation.id:
                     self._keep(name, dataclasses.replace(pin, invitation=""))
                     if name in self.links:
+                        self.arrivals.direct[pin.peer.hub] = name
                         self.links[name].on_presence(True)
                 return
 

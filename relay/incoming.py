@@ -7,7 +7,7 @@ link stops. Nothing is answered before it is on the disk.
 # decision 203: every batch names its predecessor, and a gap is never a repetition
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -167,7 +167,7 @@ class Arrivals:
         return [(origin, arrived) for origin, arrived in of.items() if arrived is not None and arrived.link == link]
 
     # decision 206: what a hub stored first comes over one link at a time
-    def is_way(self, hub: bytes, link: str, links: dict[str, object]) -> bool:
+    def is_way(self, hub: bytes, link: str, links: Mapping[str, object]) -> bool:
         """Whether what that hub stored first comes over this link: its own, or else the one that first brought some."""
         direct = self.direct.get(hub)
         if direct is not None:
@@ -182,7 +182,7 @@ class Incoming:
     """See the module's text. Made for one session; `counts` and `arrivals` outlive it."""
 
     def __init__(self, kernel: LinkPort, settings: LinkSettings, peer_hub: bytes, arrivals: Arrivals,
-                 marks: Marks, links: dict[str, object], counts: InCounts, losses: Losses, allowed: Allowed,
+                 marks: Marks, links: Mapping[str, object], counts: InCounts, losses: Losses, allowed: Allowed,
                  rights: Callable[[], object], wall_ms: Callable[[], int], answer: Callable[[int], None],
                  fail: Callable[[RelayError | KernelError], None], on_ready: Callable[[], None]) -> None:
         self._kernel = kernel

@@ -348,6 +348,52 @@ def test_what_is_passed_on_from_other_partitions_comes_whole_and_once() -> None:
         assert came == sorted(came), "in the order of its key"
 
 
+def two_ways() -> tuple[Network, TestHub, TestHub]:
+    """The first hub's messages come to the last by `left`, and could come by `right`."""
+    rng = random.Random(11)
+    first = TestHub("first", [LinkSettings(name, **SEND) for name in ("to-left", "to-right", "direct")], rng)
+    last = TestHub("last", [LinkSettings(name, **RECEIVE) for name in ("left", "right", "direct")], rng)
+    between = [TestHub(name, [LinkSettings(f"to-{name}", **RECEIVE), LinkSettings(name, forward=True, **SEND)], rng)
+               for name in ("left", "right")]
+    network = Network(first, last, *between, rng=rng)
+    for hub in between:
+        network.join(first, hub, f"to-{hub.name}")
+        network.join(hub, last, hub.name)
+        network.settle()
+        first.rig.publish("plant/a", f"by {hub.name}".encode())
+        network.settle()
+    return network, first, last
+
+
+def test_a_way_that_is_unlinked_is_followed_by_another() -> None:
+    network, first, last = two_ways()
+    last.links.unlink("left")
+    network.settle()
+    first.rig.publish("plant/a", b"then")
+    network.settle()
+    assert [record[3] for record in last.rig.read("plant")] == [b"by left", b"by right", b"then"]
+
+
+def test_a_link_that_is_only_joining_is_no_way() -> None:
+    """Its invitation was over: what others pass on comes as before."""
+    network, first, last = two_ways()
+    text = first.links.invite("direct", 1)
+    first.rig.run()
+    network.tick(1_000)
+    last.links.join(text)
+    network.settle()
+    first.rig.publish("plant/a", b"meanwhile")
+    network.settle()
+    assert last.state("direct") == "joining" and b"meanwhile" in last.values("plant")
+    last.links.unlink("direct")
+    network.join(first, last, "direct")
+    network.settle()
+    first.rig.publish("plant/a", b"then")
+    network.settle()
+    assert last.links.describe_link("direct")["state"] == "open"
+    assert [record[3] for record in last.rig.read("plant")] == [b"by left", b"by right", b"meanwhile", b"then"]
+
+
 def test_what_is_larger_than_a_frame_goes_in_parts_and_one_message_that_is_stops_the_link() -> None:
     network, left, right = pair(SEND, RECEIVE, max_frame_bytes=1 << 16)
     topic = left.rig.kernel.create_topic("plant", partitions=1)
