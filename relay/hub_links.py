@@ -510,25 +510,28 @@ class HubLinks:
 
     def rewind(self, name: str, topic: str, offset: int | None = None) -> int:
         """Have what came of a topic of the other hub once more, from an offset on, or from the first that it has;
-        returns of how many partitions. Raises UnknownLink."""
+        returns of how many partitions. Raises UnknownLink, and what `append_with` does."""
         link = self._require(name)
-        records = []
-        for origin, arrived in self.arrivals.stored_of(link.peer.hub):
-            if arrived.topic == topic:
-                records.append(arrived_record(origin, arrived._replace(next=min(arrived.next, offset or 0), last=None)))
-        if not records:
+        rewound = [(origin, arrived._replace(next=min(arrived.next, offset or 0), last=None))
+                   for origin, arrived in self.arrivals.stored_of(link.peer.hub) if arrived.topic == topic]
+        if not rewound:
             raise UnknownLink(f"nothing of a topic {topic!r} has come over the link {name!r}")
+        self._kernel.append_with([], [arrived_record(*of) for of in rewound],
+                                 Then(partial(self._rewound, link), partial(self._not_rewound, link)))
         link.on_presence(False)
-        self.arrivals.forget_pending()
-        self._kernel.append_with([], list(records), Then(partial(self._rewound, link),
-                                                                     partial(self._rewound, link)))
+        for origin, arrived in rewound:
+            self.arrivals.advance(origin, arrived)
         self._tell(name, "rewound", f"{topic} to {offset or 0}")
-        return len(records)
+        return len(rewound)
 
     def _rewound(self, link: Link) -> None:
-        self.arrivals.forget_pending()
         if link.peer.address in self._there:
             link.on_presence(True)
+
+    def _not_rewound(self, link: Link) -> None:
+        """It could not be stored, and nothing that was on its way was."""
+        self.arrivals.forget_pending()
+        self._rewound(link)
 
     def _keep(self, name: str, pin: Pin) -> None:
         self._kernel.append_with([], [pin_record(name, pin)], None)

@@ -489,6 +489,34 @@ def test_rights_that_are_taken_away_hold_for_the_next_message() -> None:
     assert right.links.describe_link("link")["received"]["parked"] == 1
 
 
+def test_who_rewinds_a_link_leaves_the_others_where_they_are() -> None:
+    """What has come over another one is on its way to the disk then: what follows it leaves no gap."""
+    rng = random.Random(7)
+    one, two = [TestHub(name, [LinkSettings(name, send=(f"{name}/#",))], rng) for name in ("one", "two")]
+    hub = TestHub("hub", [LinkSettings(name, receive=(f"{name}/#",)) for name in ("one", "two")], rng)
+    network = Network(one, two, hub, rng=rng)
+    for other in (one, two):
+        network.join(other, hub, other.name)
+        network.settle()
+        other.rig.publish(f"{other.name}/a", b"0")
+        network.settle()
+    letters = []
+
+    def rewind(to: TestHub, frame: bytes, up: bool) -> list[bytes]:
+        if to is hub and not up and carried(frame):
+            letters.append(frame)
+            if len(letters) == 2:
+                hub.links.rewind("two", "two")
+        return [frame]
+
+    for number in range(1, 4):
+        one.rig.publish("one/a", b"%d" % number)
+    network.change = rewind
+    network.settle()
+    assert len(letters) > 2 and hub.state("one") == "open", hub.links.describe_link("one")["fault"]
+    assert hub.values("one") == [b"0", b"1", b"2", b"3"] and hub.values("two") == [b"0", b"0"]
+
+
 def test_a_link_is_explained_without_sending() -> None:
     network, left, right = pair({"send": ("plant/#",)}, {"receive": ("plant/a/#",), "rename": ("plant/# -> there/#",)})
     assert left.links.explain("link", "plant/a/1")["out"] == {"sent": True, "taken_there": True}
