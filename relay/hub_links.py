@@ -304,11 +304,13 @@ class HubLinks:
         """The text that the other side is given. Raises UnknownLink, BadInvitation, Stopping."""
         if link not in self.settings:
             raise UnknownLink(f"there is no link {link!r} in the configuration: add it under [[relay.links]] first")
-        if len(self._kernel.link_states(Kind.INVITATION)) >= MAX_INVITATIONS:
+        kept = self._kernel.link_states(Kind.INVITATION)
+        over = [invited_record(key, None) for key, value in kept if decode_invited(value).ends_ms <= self._wall_ms()]
+        if len(kept) - len(over) >= MAX_INVITATIONS:
             raise BadInvitation(f"there are {MAX_INVITATIONS} invitations that nobody has used")
         invitation_id, secret = self._chance(ID_BYTES), self._chance(SECRET_BYTES)
         ends_ms = self._wall_ms() + lasts_ms
-        self._kernel.append_with([], [invited_record(invitation_id, Invited(link, secret.hex(), ends_ms))], None)
+        self._kernel.append_with([], [*over, invited_record(invitation_id, Invited(link, secret.hex(), ends_ms))], None)
         self._tell(link, "invited", f"until {ends_ms}")
         return encode_invitation(Invitation(self._section.url, link, self._hub_name, self.identity.public.hex(),
                                             self._kernel.hub.hex(), invitation_id.hex(), secret.hex(), ends_ms))

@@ -8,9 +8,11 @@ import pytest
 
 from gatehouse.kernel.message import Piece
 from gatehouse.kernel.records.record import encode_headers, encode_record
+from gatehouse.kernel.state.state import Kind
 from gatehouse.relay import frames
 from gatehouse.relay.errors import BadInvitation, UnknownLink
 from gatehouse.relay.frames import Bounced, Carry, Hello, Presence, Proof, Refused
+from gatehouse.relay.hub_links import MAX_INVITATIONS
 from gatehouse.relay.invitations import decode_invitation, encode_invitation
 from gatehouse.relay.letters import Batches, Positions, Section, StoredUntil
 from gatehouse.relay.origins import ORIGIN_HEADER
@@ -319,6 +321,19 @@ def test_an_invitation_works_once_and_ends() -> None:
     network.tick(24 * 3_600_000)
     with pytest.raises(BadInvitation, match="over"):
         thief.links.join(late)
+
+
+def test_invitations_that_are_over_are_in_nobodys_way() -> None:
+    network, left, _ = pair(SEND, RECEIVE)
+    for _ in range(MAX_INVITATIONS):
+        left.links.invite("link", 1_000)
+    left.rig.run()
+    with pytest.raises(BadInvitation, match="nobody has used"):
+        left.links.invite("link", 1_000)
+    network.tick(2_000)
+    left.links.invite("link", 1_000)
+    left.rig.run()
+    assert len(left.rig.kernel.link_states(Kind.INVITATION)) == 1
 
 
 @pytest.mark.parametrize("apart_ms", [-3_600_000, 3_600_000])
