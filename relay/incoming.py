@@ -137,8 +137,11 @@ class Arrivals:
         self.direct: dict[bytes, str] = {}
         """Hubs at the other end of a link, and its name."""
 
+        newest_ms: dict[bytes, int] = {}
         for key, value in kernel.link_states(Kind.ARRIVED):
-            self._ways.setdefault(decode_origin(key).hub, decode_arrived(value).link)
+            hub, arrived = decode_origin(key).hub, decode_arrived(value)
+            if arrived.at_ms >= newest_ms.get(hub, 0):       # the way may have been another one before
+                newest_ms[hub], self._ways[hub] = arrived.at_ms, arrived.link
 
     def get(self, origin: HubPartition) -> Arrived | None:
         """How far a partition is, what is on its way to the disk included."""

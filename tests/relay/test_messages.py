@@ -374,6 +374,30 @@ def test_a_way_that_is_unlinked_is_followed_by_another() -> None:
     assert [record[3] for record in last.rig.read("plant")] == [b"by left", b"by right", b"then"]
 
 
+def test_a_way_stays_the_way_when_the_hub_starts_anew() -> None:
+    """Another one was it before: what that brought meanwhile was passed over, and is still to come by this."""
+    network, first, last = two_ways()
+    left, right = network.hubs[2:]
+    everywhere = [f"plant/k{number}" for number in range(12)]
+    for address in everywhere:
+        first.rig.publish(address, b"by left")
+    network.settle()
+    last.links.unlink("left")
+    first.rig.publish(everywhere[0], b"by right")
+    network.settle()
+    network.join(left, last, "left")
+    network.away.append(right)
+    network.cut(right)
+    network.settle()
+    for address in everywhere:
+        first.rig.publish(address, b"late")
+    network.settle()
+    last.crash()
+    network.away.clear()
+    network.settle(20)
+    assert last.values("plant").count(b"late") == len(everywhere), last.links.describe_link("right")["received"]
+
+
 def test_a_link_that_is_only_joining_is_no_way() -> None:
     """Its invitation was over: what others pass on comes as before."""
     network, first, last = two_ways()
