@@ -2,11 +2,13 @@
 from __future__ import annotations
 
 import random
+import time
 from functools import partial
 
 import pytest
 
-from gatehouse.relay.pacing import Pacing, Rates, Waiting, Way
+from gatehouse.relay.frames import Carry
+from gatehouse.relay.pacing import LETTER_COST, Pacing, Rates, Waiting, Way
 from gatehouse.relay.settings import LEAST_PACE, LinkSettings, MeetingSection, MetLink
 from tests.relay.network import Network, TestHub
 from tests.relay.test_messages import RECEIVE, SEND, pair
@@ -29,10 +31,10 @@ def test_a_limited_link_waits_in_its_order_and_another_does_not() -> None:
     for number in range(5):
         pacing.take(Way(A, B), Waiting(AB, 1_000, partial(came.append, f"b{number}")), 1)
     pacing.take(Way(A, C), Waiting(AC, 1_000, partial(came.append, "c")), 1)
-    assert came == ["b0", "c"] and pacing.waiting_bytes(B) == 4_000 and len(pacing) == 4
+    assert came == ["b0", "c"] and pacing.waiting_bytes(B) == 4 * (1_000 + LETTER_COST) and len(pacing) == 4
     for second in range(1, 5):
         pacing.release(1 + second * 1_000)
-    assert came == ["b0", "c", "b1", "b2", "b3", "b4"] and not len(pacing)
+    assert came == ["b0", "c", "b1", "b2", "b3", "b4"] and not len(pacing) and not pacing.waiting_bytes(B)
 
 
 def test_links_take_turns_under_the_limit_of_all() -> None:
@@ -49,7 +51,20 @@ def test_links_take_turns_under_the_limit_of_all() -> None:
     pacing.take(Way(A, B), Waiting(AB, 1_000, partial(came.append, "late")), 10_001)
     pacing.take(Way(A, B), Waiting(AB, 1_000, partial(came.append, "late")), 10_001)
     pacing.forget(B)
-    assert not len(pacing)
+    assert not len(pacing) and not pacing.waiting_bytes(B)
+
+
+def test_letters_that_wait_are_bounded_however_small_they_are() -> None:
+    """And what one more costs does not grow with how many there are."""
+    network, left, right = pair(SEND, RECEIVE, bytes_per_second=LEAST_PACE, waiting_bytes=1 << 24)
+    meeting, to = network.meeting, right.links.identity.address
+    assert left.visit is not None
+    meeting.carry(left.visit, Carry(to, "", bytes(10 * LEAST_PACE)))
+    began_s = time.process_time()
+    for _ in range(1 << 16):
+        meeting.carry(left.visit, Carry(to, "", b""))
+    assert time.process_time() - began_s < 10, "quadratic: half a minute and more"
+    assert meeting.counts.bounced["too_slow"] > 0 and len(meeting.pacing) < 1 << 16
 
 
 @pytest.mark.parametrize("where", ["link", "all"])
