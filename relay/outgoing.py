@@ -343,7 +343,7 @@ class Outgoing:
                 self._losses.note(Loss(SENT_AGAIN, topic.name, partition, theirs, sent.next - theirs, self._wall_ms))
             return reading
         if sent is None:
-            at = self._began[place] = self._beginning(topic, partition_id)
+            at = self._began[place] = self._beginning(topic, partition)
             self._dirty[place] = at
         elif self._spool or sent.began is None or sent.began >= sent.next:
             at = min(sent.next, high)
@@ -357,10 +357,13 @@ class Outgoing:
         has_some = sent is not None and sent.began != sent.next      # or had: who was restored since is no beginner
         return Reading(partition, partition_id, at, at, at, not (self._spool and has_some), high=high)
 
-    def _beginning(self, topic: Topic, partition_id: int) -> int:
-        """The offset at which a partition goes out first."""
-        start, high = self._kernel.bounds(partition_id)
-        old = topic.created_ms < self._begun_ms
+    def _beginning(self, topic: Topic, partition: int) -> int:
+        """The offset at which a partition goes out first; one that was added since the link has sent the topic is no
+        old one."""
+        start, high = self._kernel.bounds(topic.partition_id(partition))
+        first = HubPartition(self._peer_hub, topic.uuid, 0).encoded()
+        old = topic.created_ms < self._begun_ms and (
+            not partition or self._kernel.link_state(Kind.SENT, first) is None)
         return high if old and self._settings.start == "now" else start if old else 0
 
     # decision 273: two histories of a partition are told apart before anything follows
@@ -371,7 +374,7 @@ class Outgoing:
             raise error
         name = HubPartition(self._peer_hub, topic.uuid, reading.partition)
         value = self._kernel.link_state(Kind.SENT, name.encoded())
-        at = self._beginning(topic, reading.partition_id) if value is None else decode_sent(value).next
+        at = self._beginning(topic, reading.partition) if value is None else decode_sent(value).next
         at = min(at, reading.high)
         self._losses.note(Loss(PARTED, topic.name, reading.partition, at, reading.said - at, self._wall_ms))
         reading.next = reading.said = reading.stored = at

@@ -252,6 +252,29 @@ def test_a_link_that_begins_now_leaves_out_what_was_there() -> None:
     assert right.values("plant") == [b"new", b"new too"]
 
 
+def test_partitions_that_are_added_while_a_link_is_down_are_sent_from_their_start() -> None:
+    """Also where the link left out what was there when it was first up."""
+    rng = random.Random(7)
+    left = TestHub("left", [LinkSettings("link", start="now", **SEND)], rng)
+    right = TestHub("right", [LinkSettings("link", **RECEIVE)], rng)
+    left.rig.kernel.create_topic("plant", partitions=1)
+    left.rig.publish("plant/a", b"old")
+    left.rig.world.loop.advance(1_000)
+    network = Network(left, right, rng=rng)
+    network.join(left, right, "link")
+    network.settle()
+    network.away.append(right)
+    network.cut(right)
+    network.settle()
+    left.rig.kernel.change_topic("plant", partitions=8)
+    left.rig.run()
+    for number in range(20):
+        left.rig.publish(f"plant/{number}", b"%02d" % number)
+    network.away.clear()
+    network.settle(12)
+    assert right.values("plant") == [b"%02d" % number for number in range(20)]
+
+
 def test_a_client_cannot_say_where_a_message_comes_from() -> None:
     network, left, right = pair(SEND, RECEIVE)
     forged = (right.rig.kernel.hub + bytes(16) + bytes(4) + b"\x7f" * 8 + bytes(8)) + bytes(8)
