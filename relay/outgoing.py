@@ -83,6 +83,7 @@ class Reading:
     lost: int = 0                      # offsets to be told as lost with the next section
     anew: bool = False                 # what follows is another history than the one that it has
     last: Last | None = None           # what it had last: to be compared with what lies here, before anything follows
+    rewound: bool = False              # it had more, and asks for the first that there is
 
 
 @dataclass(slots=True)
@@ -340,6 +341,7 @@ class Outgoing:
                 else:
                     self._dirty[place] = theirs
             elif theirs < sent.next:
+                reading.rewound = not theirs
                 self._losses.note(Loss(SENT_AGAIN, topic.name, partition, theirs, sent.next - theirs, self._wall_ms))
             return reading
         if sent is None:
@@ -465,7 +467,7 @@ class Outgoing:
     def _note_gap(self, stream: Stream, reading: Reading, offset: int) -> None:
         """What lies before this offset is gone. Raises HistoryLost."""
         count = offset - reading.next
-        if count <= 0 or stream.topic.settings.compact:
+        if count <= 0 or stream.topic.settings.compact or reading.rewound and not reading.next:
             return
         if self._settings.on_lost == "stop":
             raise HistoryLost(f"offsets {reading.next} to {offset - 1} of partition {reading.partition} of "

@@ -512,6 +512,20 @@ def test_what_a_link_owes_is_kept_beyond_retention(route: RouteEntry | None) -> 
     left.rig.run()
 
 
+def test_a_link_is_rewound_to_the_first_message_that_is_still_there() -> None:
+    """Retention has deleted what came before: that has come once, and is not lost."""
+    network, left, right = behind(1_000, "stop")
+    left.rig.world.loop.advance(60_000)
+    network.settle(60)
+    kept = sum([high - start for start, high in [
+        left.rig.kernel.bounds(partition) for partition in left.rig.kernel.topic("plant").partition_ids()]])
+    right.links.rewind("link", "plant")
+    network.settle(60)
+    assert left.state("link") == right.state("link") == "open", left.links.describe_link("link")["fault"]
+    assert 0 < kept < 61 and len(right.values("plant")) == 61 + kept
+    assert "deleted" not in [loss["why"] for loss in left.links.describe_link("link")["sent"]["lost_ranges"]]
+
+
 @pytest.mark.parametrize("choice", ["stop", "go_on"])
 def test_history_that_is_lost_is_listed_on_both_sides(choice: str) -> None:
     _, left, right = behind(0, choice)
