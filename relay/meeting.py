@@ -206,6 +206,7 @@ class Meeting:
             return
         self._visits[visit.address] = visit
         if older is not None:
+            self.pacing.forget(visit.address)
             older.refuse("replaced", "this hub has connected again")
         self._tell(f"hub {visit.name} is here")
         for other in self._neighbours(visit):

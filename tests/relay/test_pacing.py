@@ -86,6 +86,21 @@ def test_a_meeting_point_paces_what_it_carries(where: str) -> None:
     assert left.links.describe_link("link")["sessions"] == sessions, "nothing began anew"
 
 
+def test_what_waits_for_a_connection_that_was_replaced_holds_nothing_up() -> None:
+    """Its network went away without a word, and the hub has dialled again: nobody is there for the old letters."""
+    network, left, right = pair(SEND, RECEIVE, bytes_per_second=LEAST_PACE)
+    for number in range(60):
+        left.rig.publish(f"plant/{number}", bytes(10_000))
+    network.settle(2)
+    assert len(network.meeting.pacing)
+    assert left.visit is not None
+    network.meeting.carry(left.visit, Carry(right.links.identity.address, "plant", bytes(40 * LEAST_PACE)))
+    right.links.lost("it went away")
+    network.dial(right)
+    network.settle(40)
+    assert left.state("link") == right.state("link") == "open"
+
+
 @pytest.mark.parametrize("limit", [{"bytes_per_second": 50_000}, {"messages_per_second": 10}])
 def test_all_links_of_a_hub_share_its_limit(limit: dict[str, int]) -> None:
     rng = random.Random(3)
