@@ -232,6 +232,9 @@ class HubLinks:
                 self._send(Proof(self.identity.sign(
                     frames.what_is_proved(self._nonce, nonce, name, self.identity.public))))
             case Welcome(max_frame_bytes) if self.state == PROVING:
+                if max_frame_bytes < frames.LEAST_FRAME_BYTES:
+                    raise BadFrame(f"the meeting point says that it carries {max_frame_bytes} bytes at most: what is "
+                                   "larger would be lost")
                 self._max_frame_bytes = max_frame_bytes
                 self.state, self.fault = ONLINE, ""
                 self.connections += 1

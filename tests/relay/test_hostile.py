@@ -11,7 +11,7 @@ from gatehouse.kernel.records.record import encode_headers, encode_record
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay import frames
 from gatehouse.relay.errors import BadInvitation, UnknownLink
-from gatehouse.relay.frames import Bounced, Carry, Hello, Presence, Proof, Refused
+from gatehouse.relay.frames import LEAST_FRAME_BYTES, Bounced, Carry, Hello, Presence, Proof, Refused, Welcome
 from gatehouse.relay.hub_links import MAX_INVITATIONS
 from gatehouse.relay.invitations import decode_invitation, encode_invitation
 from gatehouse.relay.letters import Batches, Positions, Section, StoredUntil
@@ -255,6 +255,25 @@ def test_garbage_ends_in_one_refusal(garbage: bytes) -> None:
     network.cut(left)
     network.settle(4)
     assert left.state("link") == "open"
+
+
+@pytest.mark.parametrize("size", [0, 1_024, LEAST_FRAME_BYTES - 1])
+def test_a_meeting_point_that_says_it_carries_nothing_has_nothing_left_out(size: int) -> None:
+    """Nor does it keep the hub busy for ever with letters that nothing goes into."""
+    network, left, right = pair({**SEND, "on_lost": "go_on"}, RECEIVE)
+
+    def lie(hub: TestHub, frame: bytes, up: bool) -> list[bytes]:
+        return [frames.encode(Welcome(size))] if isinstance(frames.decode(frame), Welcome) else [frame]
+
+    network.change = lie
+    network.cut(left)
+    network.settle(4)
+    left.rig.publish("plant/a", b"1")
+    network.settle(4)
+    network.change = lambda hub, frame, up: [frame]
+    network.cut(left)
+    network.settle()
+    assert right.values("plant") == [b"1"] and not left.links.describe_link("link")["sent"]["lost"]
 
 
 def test_who_is_withdrawn_is_let_go_at_once() -> None:
