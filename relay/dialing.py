@@ -104,12 +104,13 @@ class Dialler:
 
     async def _dial(self) -> None:
         wait_s, loop = FIRST_WAIT_S, asyncio.get_running_loop()
-        tls = self._tls()
+        tls: ssl.SSLContext | bool | None = None
         while True:
             await self._until_it_may_pass()
             began_s, connections = loop.time(), self._links.connections
             reason = "the meeting point hung up"
             try:
+                tls = tls or self._tls()                 # its file may be mended
                 reason = await self._connect(tls) or reason
             except (TimeoutError, aiohttp.ClientError, OSError, ssl.SSLError) as error:
                 reason = f"the meeting point cannot be reached: {str(error) or type(error).__name__}"
@@ -142,6 +143,7 @@ class Dialler:
                 pass
 
     def _tls(self) -> ssl.SSLContext | bool:
+        """Raises OSError, which SSLError is."""
         return ssl.create_default_context(cafile=self._section.ca) if self._section.url.startswith("wss:") else True
 
     async def _connect(self, tls: ssl.SSLContext | bool) -> str:

@@ -50,6 +50,9 @@ TAKEN: Final = 13
 SPOOL_FULL: Final = "spool_full"
 """How BOUNCED says that nothing more is kept for this peer now."""
 
+LEAST_FRAME_BYTES: Final = 1 << 16
+"""What every meeting point carries."""
+
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64

@@ -141,11 +141,10 @@ class HubLinks:
         self._turn = 0
         self._forget_at_ms = 0
         self.arrivals = Arrivals(kernel)
-        shared: dict[str, object] = self.settings                          # type: ignore[assignment]
         marks = Marks(secret)
         if self.settings:
             kernel.keep_retained_clocks(marks.stamp_in)
-        self._around = Around(kernel, self.identity, self.arrivals, marks, shared, chance, now_ms, wall_ms,
+        self._around = Around(kernel, self.identity, self.arrivals, marks, self.links, chance, now_ms, wall_ms,
                               self._carry, self._frame, allowed, rights, tell,
                               Rates(section.bytes_per_second, section.messages_per_second),
                               lambda: self._max_frame_bytes - 1024, has_aes, self._next_key, self._on_next_key,
@@ -163,7 +162,8 @@ class HubLinks:
             spools = self._spools.get(link.peer.address)
             if spools is not None:
                 link.on_spool_frame(spools)
-            self.arrivals.direct[pin.peer.hub] = name
+            if not pin.invitation:
+                self.arrivals.direct[pin.peer.hub] = name
 
     def keep_circuits(self, circuits: LinkCircuits) -> None:
         """Show the circuits of all links there, from now on."""
@@ -232,6 +232,9 @@ class HubLinks:
                 self._send(Proof(self.identity.sign(
                     frames.what_is_proved(self._nonce, nonce, name, self.identity.public))))
             case Welcome(max_frame_bytes) if self.state == PROVING:
+                if max_frame_bytes < frames.LEAST_FRAME_BYTES:
+                    raise BadFrame(f"the meeting point says that it carries {max_frame_bytes} bytes at most: what is "
+                                   "larger would be lost")
                 self._max_frame_bytes = max_frame_bytes
                 self.state, self.fault = ONLINE, ""
                 self.connections += 1
@@ -259,10 +262,14 @@ class HubLinks:
 
     def _on_carried(self, peer: bytes, topic: str, payload: bytes) -> None:
         kind = payload[0] if payload else 0
-        if kind == JOIN:
-            self._on_join(peer, payload)
-        elif kind == JOINED:
-            self._on_joined(peer, payload)
+        if kind in (JOIN, JOINED):
+            try:
+                if kind == JOIN:
+                    self._on_join(peer, payload)
+                else:
+                    self._on_joined(peer, payload)
+            except (RelayError, KernelError) as error:           # a word of that hub: the meeting point only carries it
+                self._tell("", "join refused", f"{error.code}: {error}")
         else:
             for link in self._links_to(peer):
                 link.on_carried(topic, payload)
@@ -300,11 +307,13 @@ class HubLinks:
         """The text that the other side is given. Raises UnknownLink, BadInvitation, Stopping."""
         if link not in self.settings:
             raise UnknownLink(f"there is no link {link!r} in the configuration: add it under [[relay.links]] first")
-        if len(self._kernel.link_states(Kind.INVITATION)) >= MAX_INVITATIONS:
+        kept = self._kernel.link_states(Kind.INVITATION)
+        over = [invited_record(key, None) for key, value in kept if decode_invited(value).ends_ms <= self._wall_ms()]
+        if len(kept) - len(over) >= MAX_INVITATIONS:
             raise BadInvitation(f"there are {MAX_INVITATIONS} invitations that nobody has used")
         invitation_id, secret = self._chance(ID_BYTES), self._chance(SECRET_BYTES)
         ends_ms = self._wall_ms() + lasts_ms
-        self._kernel.append_with([], [invited_record(invitation_id, Invited(link, secret.hex(), ends_ms))], None)
+        self._kernel.append_with([], [*over, invited_record(invitation_id, Invited(link, secret.hex(), ends_ms))], None)
         self._tell(link, "invited", f"until {ends_ms}")
         return encode_invitation(Invitation(self._section.url, link, self._hub_name, self.identity.public.hex(),
                                             self._kernel.hub.hex(), invitation_id.hex(), secret.hex(), ends_ms))
@@ -344,33 +353,32 @@ class HubLinks:
             self.links[name].on_presence(True)
 
     def _on_join(self, peer: bytes, letter: bytes) -> None:
+        """Raises RelayError, KernelError."""
         join = decode_join(letter)
         value = self._kernel.link_state(Kind.INVITATION, join.id)
         pinned = next((pin for pin in self._pins.values() if pin.key == join.key.hex()), None)
-        try:
-            if frames.address_of_key(join.key) != peer:
-                raise BadInvitation("the meeting point knows whoever wants to join by another key")
-            if value is not None:
-                invited = decode_invited(value)
-                check_join(join, bytes.fromhex(invited.secret), self.identity.public)
-                if invited.ends_ms <= self._wall_ms():
-                    raise BadInvitation("this invitation is over")
-                self._pin(invited.link, Pin(join.key.hex(), join.hub.hex(), join.name, self._wall_ms()),
-                          (invited_record(join.id, None),))
-            elif pinned is None:
-                raise BadInvitation("there is no such invitation, or it was used")
-        except (RelayError, KernelError) as error:
-            self._tell("", "join refused", f"{error.code}: {error}")
-            return
+        if frames.address_of_key(join.key) != peer:
+            raise BadInvitation("the meeting point knows whoever wants to join by another key")
+        if value is not None:
+            invited = decode_invited(value)
+            check_join(join, bytes.fromhex(invited.secret), self.identity.public)
+            if invited.ends_ms <= self._wall_ms():
+                raise BadInvitation("this invitation is over")
+            self._pin(invited.link, Pin(join.key.hex(), join.hub.hex(), join.name, self._wall_ms()),
+                      (invited_record(join.id, None),))
+        elif pinned is None:
+            raise BadInvitation("there is no such invitation, or it was used")
         self._carry(peer, "", encode_joined(join.id, self.identity, join.key))
 
     def _on_joined(self, peer: bytes, letter: bytes) -> None:
+        """Raises RelayError, KernelError."""
         for name, pin in self._pins.items():
             if pin.invitation and pin.peer.address == peer:
                 invitation = decode_invitation(pin.invitation)
                 if check_joined(letter, bytes.fromhex(pin.key), self.identity.public).hex() == invitation.id:
                     self._keep(name, dataclasses.replace(pin, invitation=""))
                     if name in self.links:
+                        self.arrivals.direct[pin.peer.hub] = name
                         self.links[name].on_presence(True)
                 return
 
@@ -507,25 +515,28 @@ class HubLinks:
 
     def rewind(self, name: str, topic: str, offset: int | None = None) -> int:
         """Have what came of a topic of the other hub once more, from an offset on, or from the first that it has;
-        returns of how many partitions. Raises UnknownLink."""
+        returns of how many partitions. Raises UnknownLink, and what `append_with` does."""
         link = self._require(name)
-        records = []
-        for origin, arrived in self.arrivals.stored_of(link.peer.hub):
-            if arrived.topic == topic:
-                records.append(arrived_record(origin, arrived._replace(next=min(arrived.next, offset or 0), last=None)))
-        if not records:
+        rewound = [(origin, arrived._replace(next=min(arrived.next, offset or 0), last=None))
+                   for origin, arrived in self.arrivals.stored_of(link.peer.hub) if arrived.topic == topic]
+        if not rewound:
             raise UnknownLink(f"nothing of a topic {topic!r} has come over the link {name!r}")
+        self._kernel.append_with([], [arrived_record(*of) for of in rewound],
+                                 Then(partial(self._rewound, link), partial(self._not_rewound, link)))
         link.on_presence(False)
-        self.arrivals.forget_pending()
-        self._kernel.append_with([], list(records), Then(partial(self._rewound, link),
-                                                                     partial(self._rewound, link)))
+        for origin, arrived in rewound:
+            self.arrivals.advance(origin, arrived)
         self._tell(name, "rewound", f"{topic} to {offset or 0}")
-        return len(records)
+        return len(rewound)
 
     def _rewound(self, link: Link) -> None:
-        self.arrivals.forget_pending()
         if link.peer.address in self._there:
             link.on_presence(True)
+
+    def _not_rewound(self, link: Link) -> None:
+        """It could not be stored, and nothing that was on its way was."""
+        self.arrivals.forget_pending()
+        self._rewound(link)
 
     def _keep(self, name: str, pin: Pin) -> None:
         self._kernel.append_with([], [pin_record(name, pin)], None)

@@ -7,7 +7,7 @@ link stops. Nothing is answered before it is on the disk.
 # decision 203: every batch names its predecessor, and a gap is never a repetition
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -44,7 +44,7 @@ from gatehouse.kernel.records.record import encode_headers, read_headers, skip_r
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import HistoryParted, LinkRefused, OutOfTurn, PositionGap, RelayError
 from gatehouse.relay.histories import DELETED, PARTED, PARTED_MARK, TOPIC_GONE, Last, Loss, Losses, mark_of
-from gatehouse.relay.letters import Batches, Section
+from gatehouse.relay.letters import MAX_OFFSET, Batches, Section
 from gatehouse.relay.marking import FOR_KERNEL, FOR_LINK, FOR_LINK_APART, Tracks, mark
 from gatehouse.relay.origins import MAX_HUBS, Came, Ending, Marks, came_by, clock_said, has_side, without_origin
 from gatehouse.relay.passing import Filters
@@ -137,8 +137,11 @@ class Arrivals:
         self.direct: dict[bytes, str] = {}
         """Hubs at the other end of a link, and its name."""
 
+        newest_ms: dict[bytes, int] = {}
         for key, value in kernel.link_states(Kind.ARRIVED):
-            self._ways.setdefault(decode_origin(key).hub, decode_arrived(value).link)
+            hub, arrived = decode_origin(key).hub, decode_arrived(value)
+            if arrived.at_ms >= newest_ms.get(hub, 0):       # the way may have been another one before
+                newest_ms[hub], self._ways[hub] = arrived.at_ms, arrived.link
 
     def get(self, origin: HubPartition) -> Arrived | None:
         """How far a partition is, what is on its way to the disk included."""
@@ -160,8 +163,14 @@ class Arrivals:
         return [(decode_origin(key), decode_arrived(value))
                 for key, value in self._kernel.link_states(Kind.ARRIVED, hub) if key[:len(hub)] == hub]
 
+    def over(self, link: str, peer_hub: bytes) -> list[tuple[HubPartition, Arrived]]:
+        """How far partitions are that came over a link last, and are not of the hub at its other end."""
+        origins = {decode_origin(key) for key, _ in self._kernel.link_states(Kind.ARRIVED)} | self._pending.keys()
+        of = {origin: self.get(origin) for origin in origins if origin.hub != peer_hub}
+        return [(origin, arrived) for origin, arrived in of.items() if arrived is not None and arrived.link == link]
+
     # decision 206: what a hub stored first comes over one link at a time
-    def is_way(self, hub: bytes, link: str, links: dict[str, object]) -> bool:
+    def is_way(self, hub: bytes, link: str, links: Mapping[str, object]) -> bool:
         """Whether what that hub stored first comes over this link: its own, or else the one that first brought some."""
         direct = self.direct.get(hub)
         if direct is not None:
@@ -176,7 +185,7 @@ class Incoming:
     """See the module's text. Made for one session; `counts` and `arrivals` outlive it."""
 
     def __init__(self, kernel: LinkPort, settings: LinkSettings, peer_hub: bytes, arrivals: Arrivals,
-                 marks: Marks, links: dict[str, object], counts: InCounts, losses: Losses, allowed: Allowed,
+                 marks: Marks, links: Mapping[str, object], counts: InCounts, losses: Losses, allowed: Allowed,
                  rights: Callable[[], object], wall_ms: Callable[[], int], answer: Callable[[int], None],
                  fail: Callable[[RelayError | KernelError], None], on_ready: Callable[[], None]) -> None:
         self._kernel = kernel
@@ -306,6 +315,9 @@ class Incoming:
             self._losses.note(Loss(PARTED, letter.topic, section.partition, section.predecessor,
                                    arrived.next - section.predecessor, self._wall_ms()))
             arrived = Arrived(section.predecessor, arrived.lost)
+            for other, passed_on in self._arrivals.over(self._settings.name, self._peer_hub):
+                passed_on = into.advanced.get(other, passed_on)      # it may come once more in the new history
+                into.advanced[other] = passed_on._replace(others=passed_on.next)
         elif arrived.last is not None and arrived.last.mark == PARTED_MARK:
             raise HistoryParted(f"partition {section.partition} of {letter.topic} goes on in another history")
         elif section.predecessor > arrived.next:
@@ -328,8 +340,8 @@ class Incoming:
             self.counts.lost_messages += section.lost
             self._losses.note(Loss(DELETED, letter.topic, section.partition, arrived.next, section.lost,
                                    self._wall_ms()))
-        into.advanced[origin] = Arrived(section.next, arrived.lost + section.lost, max(self._wall_ms(), 1),
-                                        letter.topic, self._settings.name, last)
+        into.advanced[origin] = Arrived(section.next, min(arrived.lost + section.lost, MAX_OFFSET),
+                                        max(self._wall_ms(), 1), letter.topic, self._settings.name, last)
 
     def _take_piece(self, course: Course, piece: Piece, into: Arriving) -> None:
         """All records of a piece: those that need no look together, the others one by one."""
@@ -420,7 +432,7 @@ class Incoming:
             attributes &= ~DOOR_MASK
         if came is None:
             came = Came(sender, offset, message_id)
-        elif not self._is_news(came, advanced):
+        elif came.offset >= MAX_OFFSET or not self._is_news(came, advanced):
             return
         else:
             came = came._replace(through=(*came.through, self._peer_hub))
@@ -453,21 +465,23 @@ class Incoming:
         if said is None and queue is None:
             self._tracks[topic].place(key, placement)
 
+    # decision 206: the hub that passes messages on has its own order of them
     def _is_news(self, came: Came, advanced: dict[HubPartition, Arrived]) -> bool:
-        """Whether a message that was passed on comes here for the first time."""
+        """Whether a message that was passed on comes here for the first time. What comes twice by the same way is a
+        repetition by the positions of the hub that passes it on; its partitions are others, in no order together."""
         if came.passed(self._kernel.hub) or len(came.through) >= MAX_HUBS:
             self.counts.loops += 1
             return False
         if not self._arrivals.is_way(came.origin.hub, self._settings.name, self._links):
             self.counts.other_way += 1
             return False
-        arrived = advanced.get(came.origin) or self._arrivals.get(came.origin)
-        if arrived is not None and came.offset < arrived.next:
+        arrived = advanced.get(came.origin) or self._arrivals.get(came.origin) or Arrived(0, link=self._settings.name)
+        others = arrived.others if arrived.link == self._settings.name else arrived.next
+        if came.offset < others:
             self.counts.repeated += 1
             return False
-        advanced[came.origin] = Arrived(came.offset + 1, 0 if arrived is None else arrived.lost,
-                                        max(self._wall_ms(), 1), "" if arrived is None else arrived.topic,
-                                        self._settings.name)
+        advanced[came.origin] = Arrived(max(arrived.next, came.offset + 1), arrived.lost, max(self._wall_ms(), 1),
+                                        arrived.topic, self._settings.name, others=others)
         return True
 
     def _place(self, topic: str, key: bytes | None, address: str, said: bytes | None) -> Placement:

@@ -239,14 +239,15 @@ def _batches(fields: Fields) -> Batches:
 
 def _section(fields: Fields) -> Section:
     partition, flags, predecessor, next_offset, lost, count = _SECTION.unpack(fields.take(SECTION_BYTES))
-    if not 0 <= predecessor <= next_offset <= MAX_OFFSET:
-        raise BadFrame(f"a section from offset {predecessor} to {next_offset} is none")
+    if not 0 <= predecessor <= next_offset <= MAX_OFFSET or lost > next_offset:
+        raise BadFrame(f"a section from offset {predecessor} to {next_offset}, of which {lost} are lost, is none")
     pieces = []
     if count * PIECE_BYTES > next_offset * PIECE_BYTES + PIECE_BYTES:
         raise BadFrame("a section has more pieces than offsets")
     for _ in range(count):
         first, records, append_ms, max_ms, first_id, whole = _PIECE.unpack(fields.take(_PIECE.size))
-        if not records or first + records > MAX_OFFSET or first >= next_offset:
-            raise BadFrame(f"a piece of {records} records from offset {first} on is none of its section")
+        if not records or max(first, first_id) + records > MAX_OFFSET or first >= next_offset:
+            raise BadFrame(f"a piece of {records} records from offset {first} and id {first_id} on is none of its "
+                           "section")
         pieces.append(Piece(first, records, whole == 1, fields.body(), append_ms, max_ms, first_id))
     return Section(partition, bool(flags & BEGINS), predecessor, next_offset, lost, pieces, bool(flags & ANEW))

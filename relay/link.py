@@ -11,7 +11,7 @@ heard. One that people have opened is silent.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -119,7 +119,7 @@ class Around:
     identity: Identity
     arrivals: Arrivals
     marks: Marks
-    links: dict[str, object]
+    links: Mapping[str, object]
     chance: Callable[[int], bytes]
     now_ms: Callable[[], int]
     wall_ms: Callable[[], int]

@@ -157,6 +157,8 @@ class Meeting:
         return [visit for visit in self._visits.values() if visit.name == name]
 
     def _configure(self, hubs: tuple[MetHub, ...], links: tuple[MetLink, ...]) -> None:
+        """Raises OSError, with nothing changed."""
+        self.spools.configure(hubs, links)
         self._names = {bytes.fromhex(key): hub.name for hub in hubs for key in hub.keys}
         self._links = {}
         limits: dict[frozenset[str], int] = {}
@@ -166,10 +168,10 @@ class Meeting:
             limits[pair] = max(limits.get(pair, 0), link.bytes_per_second)
         self.pacing.configure(limits)
         self._addresses = {address_of_key(key): name for key, name in self._names.items()}
-        self.spools.configure(hubs, links)
 
     def configure(self, hubs: tuple[MetHub, ...], links: tuple[MetLink, ...]) -> None:
-        """What the file says from now on: who is no longer in it is let go at once."""
+        """What the file says from now on: who is no longer in it is let go at once. Raises OSError, with nothing
+        changed."""
         before = {visit: self._neighbours(visit) for visit in self._visits.values()}
         self._configure(hubs, links)
         for address, visit in list(self._visits.items()):
@@ -204,6 +206,7 @@ class Meeting:
             return
         self._visits[visit.address] = visit
         if older is not None:
+            self.pacing.forget(visit.address)
             older.refuse("replaced", "this hub has connected again")
         self._tell(f"hub {visit.name} is here")
         for other in self._neighbours(visit):

@@ -83,6 +83,7 @@ class Reading:
     lost: int = 0                      # offsets to be told as lost with the next section
     anew: bool = False                 # what follows is another history than the one that it has
     last: Last | None = None           # what it had last: to be compared with what lies here, before anything follows
+    rewound: bool = False              # it had more, and asks for the first that there is
 
 
 @dataclass(slots=True)
@@ -340,10 +341,11 @@ class Outgoing:
                 else:
                     self._dirty[place] = theirs
             elif theirs < sent.next:
+                reading.rewound = not theirs
                 self._losses.note(Loss(SENT_AGAIN, topic.name, partition, theirs, sent.next - theirs, self._wall_ms))
             return reading
         if sent is None:
-            at = self._began[place] = self._beginning(topic, partition_id)
+            at = self._began[place] = self._beginning(topic, partition)
             self._dirty[place] = at
         elif self._spool or sent.began is None or sent.began >= sent.next:
             at = min(sent.next, high)
@@ -354,12 +356,16 @@ class Outgoing:
         spooled = None if kept is None else decode_spooled(kept, self._spool)
         if spooled is not None and at < spooled <= high:
             return Reading(partition, partition_id, spooled, spooled, spooled, False, high=high)
-        return Reading(partition, partition_id, at, at, at, True, high=high)
+        has_some = sent is not None and sent.began != sent.next      # or had: who was restored since is no beginner
+        return Reading(partition, partition_id, at, at, at, not (self._spool and has_some), high=high)
 
-    def _beginning(self, topic: Topic, partition_id: int) -> int:
-        """The offset at which a partition goes out first."""
-        start, high = self._kernel.bounds(partition_id)
-        old = topic.created_ms < self._begun_ms
+    def _beginning(self, topic: Topic, partition: int) -> int:
+        """The offset at which a partition goes out first; one that was added since the link has sent the topic is no
+        old one."""
+        start, high = self._kernel.bounds(topic.partition_id(partition))
+        first = HubPartition(self._peer_hub, topic.uuid, 0).encoded()
+        old = topic.created_ms < self._begun_ms and (
+            not partition or self._kernel.link_state(Kind.SENT, first) is None)
         return high if old and self._settings.start == "now" else start if old else 0
 
     # decision 273: two histories of a partition are told apart before anything follows
@@ -370,7 +376,7 @@ class Outgoing:
             raise error
         name = HubPartition(self._peer_hub, topic.uuid, reading.partition)
         value = self._kernel.link_state(Kind.SENT, name.encoded())
-        at = self._beginning(topic, reading.partition_id) if value is None else decode_sent(value).next
+        at = self._beginning(topic, reading.partition) if value is None else decode_sent(value).next
         at = min(at, reading.high)
         self._losses.note(Loss(PARTED, topic.name, reading.partition, at, reading.said - at, self._wall_ms))
         reading.next = reading.said = reading.stored = at
@@ -461,7 +467,7 @@ class Outgoing:
     def _note_gap(self, stream: Stream, reading: Reading, offset: int) -> None:
         """What lies before this offset is gone. Raises HistoryLost."""
         count = offset - reading.next
-        if count <= 0 or stream.topic.settings.compact:
+        if count <= 0 or stream.topic.settings.compact or reading.rewound and not reading.next:
             return
         if self._settings.on_lost == "stop":
             raise HistoryLost(f"offsets {reading.next} to {offset - 1} of partition {reading.partition} of "
@@ -532,10 +538,14 @@ class Outgoing:
                     continue
                 passing = self._picking.pick(stream.topic, stream.passes_whole, reading.partition_id, reading.said,
                                              piece)
+                passing_bytes = sum([len(part.data) + PIECE_BYTES for part in passing])
+                if passing_bytes > self._piece_bytes and piece.count > 1:    # it was compressed, or is many parts now
+                    self._put_back(stream, reading, split(piece))
+                    continue
                 if passing and len(passing[0].data) > self._piece_bytes:
                     self._lose(stream, reading, piece)
-                    passing = []
-                size_bytes += sum([len(part.data) + PIECE_BYTES for part in passing])
+                    passing, passing_bytes = [], 0
+                size_bytes += passing_bytes
                 messages += sum([part.count for part in passing])
                 pieces += passing
                 if stream.merged:
@@ -554,11 +564,9 @@ class Outgoing:
     # decision 313: of a topic of which nothing passes nothing is said
     def _begin_behind(self, stream: Stream, reading: Reading, end: int) -> None:
         """Nothing of a partition matched so far, and the other hub has not heard of it: it begins there."""
-        place = stream.topic.uuid, reading.partition
         reading.said = reading.stored = end
-        if self._spool:
-            self._spooled[place] = end
-        else:
+        if not self._spool:                      # of a spool it would be noted that something is there
+            place = stream.topic.uuid, reading.partition
             self._began[place] = self._dirty[place] = end
 
     def _has_skipped(self, reading: Reading, end: int) -> bool:

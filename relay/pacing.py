@@ -9,17 +9,15 @@ way. Links take turns. Messages are sealed: how many may pass is said at the hub
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 # --- rates --------------------------------------------------------------------------------------------------------
 
-BURST_MS = 1_000
-"""What was not used lasts so long."""
-
 
 class Rate:
-    """A limit of so much a second; 0: none. What goes out is never cut, so it may be in debt afterwards."""
+    """A limit of so much a second; 0: none. What goes out is never cut, so it may be in debt afterwards, which is paid
+    whether anybody asks meanwhile or not. What was not used lasts a second."""
 
     def __init__(self, per_second: int) -> None:
         self._per_second = per_second
@@ -30,7 +28,7 @@ class Rate:
         """Whether something may go out."""
         if not self._per_second:
             return True
-        passed_ms = min(max(now_ms - self._at_ms, 0), BURST_MS) if self._at_ms else 0
+        passed_ms = max(now_ms - self._at_ms, 0) if self._at_ms else 0
         self._at_ms = now_ms
         self._left = min(self._left + self._per_second * passed_ms / 1000, float(self._per_second))
         return self._left > 0
@@ -62,6 +60,8 @@ class Rates:
 
 # --- what a meeting point lets pass -------------------------------------------------------------------------------
 
+LETTER_COST: Final = 256                # bytes of memory that a letter which waits costs beside itself
+
 Pair = frozenset[str]
 """The names of two hubs."""
 
@@ -89,6 +89,7 @@ class Pacing:
         self._limited = bytes_per_second > 0
         self._of: dict[Pair, Rate] = {}
         self._ways: dict[Way, deque[Waiting]] = {}
+        self._bytes_of: dict[bytes, int] = {}                # that wait, by reader
 
     def configure(self, limits: dict[Pair, int]) -> None:
         """Bytes a second of each link, both ways together."""
@@ -100,7 +101,16 @@ class Pacing:
             letter.deliver()
             return
         self._ways.setdefault(way, deque()).append(letter)
+        self._bytes_of[way.reader] = self.waiting_bytes(way.reader) + letter.size_bytes + LETTER_COST
         self.release(now_ms)
+
+    def _count_off(self, reader: bytes, letters: Iterable[Waiting]) -> None:
+        """These wait no more."""
+        left = self.waiting_bytes(reader) - sum([letter.size_bytes + LETTER_COST for letter in letters])
+        if left:
+            self._bytes_of[reader] = left
+        else:
+            self._bytes_of.pop(reader, None)
 
     def release(self, now_ms: int) -> None:
         """Deliver what may pass by now, one letter of each way after another."""
@@ -112,6 +122,7 @@ class Pacing:
                 if not self._all.allows(now_ms) or of is not None and not of.allows(now_ms):
                     continue
                 waiting.popleft()
+                self._count_off(way.reader, (letter,))
                 del self._ways[way]
                 if waiting:
                     self._ways[way] = waiting            # behind the others
@@ -122,14 +133,13 @@ class Pacing:
                 moved = True
 
     def waiting_bytes(self, reader: bytes) -> int:
-        """What waits here for one hub."""
-        return sum([letter.size_bytes for way, waiting in self._ways.items() if way.reader == reader
-                    for letter in waiting])
+        """What waits here for one hub, and what that costs."""
+        return self._bytes_of.get(reader, 0)
 
     def forget(self, address: bytes) -> None:
         """A hub is gone: what waits for it, and from it, is of a session that has ended."""
         for way in [way for way in self._ways if address in way]:
-            del self._ways[way]
+            self._count_off(way.reader, self._ways.pop(way))
 
     def __len__(self) -> int:
         """Letters that wait."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.admission.own_topics import AUDIT_TOPIC, CHECKS, HELD
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER, UNROUTED, join_address
-from gatehouse.kernel.message import RETAIN, Piece, Record
+from gatehouse.kernel.message import DOOR_MASK, RETAIN, Piece, Record
 from gatehouse.kernel.records.batch import sound_records
-from gatehouse.kernel.records.record import encode_headers, encode_key, encode_record
+from gatehouse.kernel.records.record import encode_headers, encode_key, encode_record, public_record
 from gatehouse.relay.origins import CLOCK_HEADER, ORIGIN_HEADER, Came, Marks
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.replies import Replies
@@ -152,8 +152,17 @@ def _without_forged(record: Record) -> Record:
     return offset, time_ms, key, value, headers, attributes, message_id
 
 
+def _as_it_came(record: Record) -> Record:
+    """A record of a producer's batch, without what a hub alone says of a message: the reader believes a piece."""
+    public = public_record(record)
+    attributes = record[5] & ~RETAIN if public is record else record[5] & ~(RETAIN | DOOR_MASK)
+    return *public[:5], attributes, record[6]
+
+
 def _piece_of(records: list[Record], piece: Piece) -> Piece:
     """Consecutive records of a piece as one of their own."""
+    if piece.whole:
+        records = [_as_it_came(record) for record in records]
     body = b"".join([
         encode_record(attributes, time_ms - piece.append_ms, encode_key(key), value, encode_headers(headers))
         for _, time_ms, key, value, headers, attributes, _ in records])

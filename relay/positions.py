@@ -1,12 +1,13 @@
 """How far what travels has come, as state records. Pure.
 
     ARRIVED   hub 16 | topic uuid 16 | partition u32   →  next u64 | lost u64 | wall ms i64 | topic text | link text
-                                                          | last offset u64 | mark 8
+                                                          | last offset u64 | mark 8 | others u64
     SENT      hub 16 | topic uuid 16 | partition u32   →  next u64 | began u64 | topic text
     SPOOLED   hub 16 | topic uuid 16 | partition u32   →  next u64 | spool 8
 
 ARRIVED is about the hub where a message was first stored, whatever link it comes by, and is written in the frame of the
-messages themselves, with which message came last (`histories.py`). SENT is what another hub has said that it has of
+messages themselves, with which message came last (`histories.py`). `others`: up to where it came by another way than
+this link; it is 0 where that hub is at the other end. SENT is what another hub has said that it has of
 ours, and where the link began: retention keeps what is behind it. Records of older versions end before what came later.
 SPOOLED is what a meeting point keeps for it meanwhile, as long as that is the same spool.
 """
@@ -18,7 +19,7 @@ from typing import Final, NamedTuple
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.fields import Fields, i64, text, u64
-from gatehouse.relay.histories import MARK_BYTES, Last
+from gatehouse.relay.histories import MARK_BYTES, NO_MARK, Last
 
 _NAME = struct.Struct(">16s16sI")
 HUB_BYTES: Final = 16
@@ -44,6 +45,8 @@ class Arrived(NamedTuple):
     topic: str = ""
     link: str = ""
     last: Last | None = None
+    others: int = 0
+    """What lies before this came by another way, or in another history of the hub that passes it on."""
 
 
 class Sent(NamedTuple):
@@ -62,14 +65,20 @@ def decode_origin(key: bytes) -> HubPartition:
 
 def decode_arrived(value: bytes) -> Arrived:
     fields = Fields(value)
-    return Arrived(fields.u64(), fields.u64(), fields.i64(), fields.text(), fields.text(),
-                   Last(fields.u64(), fields.take(MARK_BYTES)) if fields.left else None)
+    arrived = Arrived(fields.u64(), fields.u64(), fields.i64(), fields.text(), fields.text())
+    if not fields.left:
+        return arrived
+    last = Last(fields.u64(), fields.take(MARK_BYTES))
+    return arrived._replace(last=None if last.mark == NO_MARK else last, others=fields.u64() if fields.left else 0)
 
 
 def arrived_record(origin: HubPartition, arrived: Arrived) -> StateRecord:
     value = u64(arrived.next) + u64(arrived.lost) + i64(arrived.at_ms) + text(arrived.topic) + text(arrived.link)
-    if arrived.last is not None:
-        value += u64(arrived.last.offset) + arrived.last.mark
+    if arrived.last is not None or arrived.others:
+        last = arrived.last or Last(0, NO_MARK)
+        value += u64(last.offset) + last.mark
+    if arrived.others:
+        value += u64(arrived.others)
     return StateRecord(Kind.ARRIVED, origin.encoded(), value)
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from gatehouse.kernel.addresses.address import is_address
 from gatehouse.kernel.errors import InvalidFilter
+from gatehouse.relay.frames import LEAST_FRAME_BYTES
 from gatehouse.relay.passing import Filters, Renames
 
 ARROW: Final = "->"
@@ -148,7 +149,7 @@ class MeetingSection:
     plain: bool = field(default=False, metadata={
         "help": "Whether it may listen without TLS on more than loopback."})
     max_frame_bytes: int = field(default=16 << 20, metadata={
-        "min": 1 << 16, "max": 1 << 28, "help": "Largest frame that is carried, in bytes."})
+        "min": LEAST_FRAME_BYTES, "max": 1 << 28, "help": "Largest frame that is carried, in bytes."})
     waiting_bytes: int = field(default=16 << 20, metadata={
         "min": 1 << 20, "max": 1 << 34,
         "help": "Bytes that may wait here for one hub; what comes beyond is bounced, and its link begins anew."})

@@ -140,19 +140,23 @@ class SpoolRoom:
         self.expired = 0
 
     def configure(self, hubs: tuple[MetHub, ...], links: tuple[MetLink, ...]) -> None:
-        """What the file says from now on; what was kept for who may no longer talk is gone. Raises OSError."""
-        self._keys = {hub.name: tuple([address_of_key(bytes.fromhex(key)) for key in hub.keys]) for hub in hubs}
-        self._names = {address: name for name, addresses in self._keys.items() for address in addresses}
+        """What the file says from now on; what was kept for who may no longer talk is gone. Raises OSError, and nothing
+        has changed."""
         ways: dict[NamedWay, Kept] = {}
         if self._shelves is not None:
             for link in links:
                 if link.spool_bytes:
                     for sender, reader in (link.hubs, link.hubs[::-1]):
                         way = NamedWay(sender, reader)
-                        kept = self._ways.get(way) or Kept(self._shelves.open(way), 0, 0)
-                        kept.max_bytes, kept.max_ms = link.spool_bytes, link.spool_hours * HOUR_MS
-                        ways[way] = kept
+                        ways[way] = self._ways.get(way) or ways.get(way) or Kept(self._shelves.open(way), 0, 0)
             self._shelves.keep_only(set(ways))
+            for link in links:
+                if link.spool_bytes:
+                    for sender, reader in (link.hubs, link.hubs[::-1]):
+                        of = ways[NamedWay(sender, reader)]
+                        of.max_bytes, of.max_ms = link.spool_bytes, link.spool_hours * HOUR_MS
+        self._keys = {hub.name: tuple([address_of_key(bytes.fromhex(key)) for key in hub.keys]) for hub in hubs}
+        self._names = {address: name for name, addresses in self._keys.items() for address in addresses}
         before, self._ways = self._ways, ways
         for way in before.keys() | ways.keys():
             self._offer(way)

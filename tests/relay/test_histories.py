@@ -13,6 +13,7 @@ from gatehouse.relay.histories import Losses
 from gatehouse.relay.settings import LinkSettings
 from tests.kernel.batches import batch_of
 from tests.relay.network import Network, TestHub
+from tests.relay.test_messages import passed_on
 from tests.relay.test_spool import come, leave, spooled_pair
 
 A = "plant/a"
@@ -132,6 +133,22 @@ def test_a_reader_from_before_the_first_message_is_sent_all_of_it() -> None:
     assert came(right) == numbers(0, 4)
 
 
+def test_letters_that_were_kept_do_not_hide_what_a_restored_reader_lost(tmp_path: Path) -> None:
+    """They follow on what its copy does not know: the sender has to send that first."""
+    network, left, right = spooled_pair(tmp_path)
+    kept = copy_of(right)
+    publish(network, left, *numbers(0, 3))
+    leave(network, right)
+    publish(network, left, *numbers(3, 5))
+    leave(network, left)
+    restore(network, right, kept)
+    come(network, right)
+    assert right.links.describe_link("link")["spool"]["passed_over"]
+    come(network, left)
+    network.settle(20)
+    assert came(right) == numbers(0, 5)
+
+
 def test_what_was_not_noted_is_no_other_history() -> None:
     """The sender is killed before it has noted what the reader has: batches of producers, too."""
     network, left, right = pair()
@@ -176,6 +193,17 @@ def test_kept_letters_of_another_history_are_passed_over(tmp_path: Path) -> None
     right.links.resume("link")
     network.settle(20)
     assert came(right) == [*numbers(0, 6), *numbers(3, 10, " again")]
+
+
+def test_what_a_restored_hub_passes_on_again_is_a_repetition() -> None:
+    network, first, middle, last = passed_on(on_lost="go_on")
+    publish(network, first, *numbers(0, 3))
+    kept = copy_of(middle)
+    publish(network, first, *numbers(3, 6))
+    restore(network, middle, kept)
+    publish(network, first, "6")
+    network.settle(20)
+    assert came(last) == came(middle) == numbers(0, 7)
 
 
 def test_a_topic_that_is_made_anew_is_listed_on_both_sides() -> None:

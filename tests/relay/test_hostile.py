@@ -7,12 +7,15 @@ from collections.abc import Callable
 import pytest
 
 from gatehouse.kernel.message import Piece
-from gatehouse.kernel.records.record import encode_record
+from gatehouse.kernel.records.record import encode_headers, encode_record
+from gatehouse.kernel.state.state import Kind
 from gatehouse.relay import frames
 from gatehouse.relay.errors import BadInvitation, UnknownLink
-from gatehouse.relay.frames import Bounced, Carry, Hello, Presence, Proof, Refused
+from gatehouse.relay.frames import LEAST_FRAME_BYTES, Bounced, Carry, Hello, Presence, Proof, Refused, Welcome
+from gatehouse.relay.hub_links import MAX_INVITATIONS
 from gatehouse.relay.invitations import decode_invitation, encode_invitation
 from gatehouse.relay.letters import Batches, Positions, Section, StoredUntil
+from gatehouse.relay.origins import ORIGIN_HEADER
 from gatehouse.relay.positions import Arrived, HubPartition, arrived_record
 from gatehouse.relay.sealing import Identity
 from gatehouse.relay.settings import LinkSettings
@@ -67,6 +70,26 @@ def test_a_gap_stops_the_link_on_both_sides(liar: list[Section]) -> None:
 def test_offsets_that_do_not_rise_are_not_stored(section: Section) -> None:
     _, _, right = received([BEGINNING, section])
     assert [value for value in right.values("plant") if value not in (b"0", b"1", b"2")] == []
+
+
+FAR = (1 << 63) - 1
+RECORD = encode_record(0, 0, b"\x02a", b"1", b"\0")
+FROM_AFAR = encode_headers([(ORIGIN_HEADER, bytes(36) + b"\xff" * 8 + bytes(16))])
+
+
+@pytest.mark.parametrize("liar", [
+    [Section(0, True, 0, 2, 0, [Piece(0, 2, False, RECORD * 2, 1, 1, FAR)])],
+    [Section(0, True, 0, 1, 2 * FAR, []), Section(0, False, 1, 2, 2 * FAR, [])],
+    [Section(0, True, 0, FAR, FAR, [], True)] * 3,
+    [Section(0, True, 0, 1, 0, [Piece(0, 1, False, encode_record(0, 0, b"\x02a", b"1", FROM_AFAR), 1, 1, 1)])],
+], ids=["ids", "lost", "lost in sum", "origin"])
+def test_numbers_that_no_hub_has_harm_no_other_link(liar: list[Section]) -> None:
+    """What a hub cannot write down is a fault of who said it: the connection to the meeting point stays."""
+    network, left, right = pair(SEND, RECEIVE)
+    for number, section in enumerate(liar):
+        said_by(left, section, number=number)
+    network.settle(4)
+    assert right.links.connections == 1
 
 
 def test_what_the_other_hub_may_not_send_is_not_stored() -> None:
@@ -234,6 +257,25 @@ def test_garbage_ends_in_one_refusal(garbage: bytes) -> None:
     assert left.state("link") == "open"
 
 
+@pytest.mark.parametrize("size", [0, 1_024, LEAST_FRAME_BYTES - 1])
+def test_a_meeting_point_that_says_it_carries_nothing_has_nothing_left_out(size: int) -> None:
+    """Nor does it keep the hub busy for ever with letters that nothing goes into."""
+    network, left, right = pair({**SEND, "on_lost": "go_on"}, RECEIVE)
+
+    def lie(hub: TestHub, frame: bytes, up: bool) -> list[bytes]:
+        return [frames.encode(Welcome(size))] if isinstance(frames.decode(frame), Welcome) else [frame]
+
+    network.change = lie
+    network.cut(left)
+    network.settle(4)
+    left.rig.publish("plant/a", b"1")
+    network.settle(4)
+    network.change = lambda hub, frame, up: [frame]
+    network.cut(left)
+    network.settle()
+    assert right.values("plant") == [b"1"] and not left.links.describe_link("link")["sent"]["lost"]
+
+
 def test_who_is_withdrawn_is_let_go_at_once() -> None:
     network, left, right = pair(SEND, RECEIVE)
     network.meeting.configure(network.met[:1], ())
@@ -300,6 +342,19 @@ def test_an_invitation_works_once_and_ends() -> None:
         thief.links.join(late)
 
 
+def test_invitations_that_are_over_are_in_nobodys_way() -> None:
+    network, left, _ = pair(SEND, RECEIVE)
+    for _ in range(MAX_INVITATIONS):
+        left.links.invite("link", 1_000)
+    left.rig.run()
+    with pytest.raises(BadInvitation, match="nobody has used"):
+        left.links.invite("link", 1_000)
+    network.tick(2_000)
+    left.links.invite("link", 1_000)
+    left.rig.run()
+    assert len(left.rig.kernel.link_states(Kind.INVITATION)) == 1
+
+
 @pytest.mark.parametrize("apart_ms", [-3_600_000, 3_600_000])
 def test_an_invitation_is_good_whatever_the_other_clock_says(apart_ms: int) -> None:
     rng = random.Random(3)
@@ -328,6 +383,17 @@ def test_a_changed_invitation_is_refused(change: Callable[[str], str]) -> None:
         left.links.join(text)
     with pytest.raises(UnknownLink):
         left.links.invite("another", 1)
+
+
+def test_a_word_about_joining_that_makes_no_sense_cuts_nobody_off() -> None:
+    """Any hub that the meeting point lets talk to this one can say it."""
+    network, left, right = pair(SEND, RECEIVE)
+    connections = right.links.connections
+    for word in (b"\x15junk", b"\x16junk"):
+        left.links._carry(right.links.identity.address, "", word)
+        network.settle()
+    assert right.links.connections == connections and right.state("link") == "open"
+    assert "bad_frame" in str([event for event in right.events if event[1] == "join refused"])
 
 
 def test_a_wrong_secret_pins_nobody() -> None:

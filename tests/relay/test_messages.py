@@ -252,6 +252,29 @@ def test_a_link_that_begins_now_leaves_out_what_was_there() -> None:
     assert right.values("plant") == [b"new", b"new too"]
 
 
+def test_partitions_that_are_added_while_a_link_is_down_are_sent_from_their_start() -> None:
+    """Also where the link left out what was there when it was first up."""
+    rng = random.Random(7)
+    left = TestHub("left", [LinkSettings("link", start="now", **SEND)], rng)
+    right = TestHub("right", [LinkSettings("link", **RECEIVE)], rng)
+    left.rig.kernel.create_topic("plant", partitions=1)
+    left.rig.publish("plant/a", b"old")
+    left.rig.world.loop.advance(1_000)
+    network = Network(left, right, rng=rng)
+    network.join(left, right, "link")
+    network.settle()
+    network.away.append(right)
+    network.cut(right)
+    network.settle()
+    left.rig.kernel.change_topic("plant", partitions=8)
+    left.rig.run()
+    for number in range(20):
+        left.rig.publish(f"plant/{number}", b"%02d" % number)
+    network.away.clear()
+    network.settle(12)
+    assert right.values("plant") == [b"%02d" % number for number in range(20)]
+
+
 def test_a_client_cannot_say_where_a_message_comes_from() -> None:
     network, left, right = pair(SEND, RECEIVE)
     forged = (right.rig.kernel.hub + bytes(16) + bytes(4) + b"\x7f" * 8 + bytes(8)) + bytes(8)
@@ -259,6 +282,19 @@ def test_a_client_cannot_say_where_a_message_comes_from() -> None:
     network.settle()
     assert right.values("plant") == [b"1"]
     assert right.links.describe_link("link")["received"]["loops"] == 0
+
+
+def test_a_producer_cannot_either_where_some_of_its_batch_passes() -> None:
+    network, left, right = pair({"send": ("plant/a/#",)}, RECEIVE)
+    topic = left.rig.kernel.create_topic("plant", partitions=1)
+    left.rig.run()
+    batch = batch_of([(key, b"1", [(ORIGIN_HEADER, right.rig.kernel.hub + bytes(44))]) for key in (b"a/1", b"b/1")])
+    left.rig.kernel.append_batch(topic.partition_id(0), batch, left.rig.witness)
+    left.rig.run()
+    network.settle()
+    received = right.links.describe_link("link")["received"]
+    assert (received["messages"], received["loops"]) == (1, 0)
+    assert right.values("plant") == [b"1"]
 
 
 def hubs_of(names: str, links: dict[str, list[str]], forward: bool) -> tuple[Network, dict[str, TestHub]]:
@@ -304,6 +340,106 @@ def test_a_ring_of_five_passes_everything_on_and_nothing_circulates() -> None:
 
 
 
+def passed_on(**of_middle) -> tuple[Network, TestHub, TestHub, TestHub]:
+    """What the first stores comes to the last by the middle, where its topic has another number of partitions."""
+    rng = random.Random(11)
+    first = TestHub("first", [LinkSettings("in", **SEND)], rng)
+    middle = TestHub("middle", [LinkSettings("in", **RECEIVE),
+                                LinkSettings("on", forward=True, **SEND, **of_middle)], rng)
+    last = TestHub("last", [LinkSettings("on", **RECEIVE)], rng)
+    for hub, partitions in ((first, 1), (middle, 8)):
+        hub.rig.kernel.create_topic("plant", partitions=partitions)
+        hub.rig.run()
+    network = Network(first, middle, last, rng=rng)
+    network.join(first, middle, "in")
+    network.join(middle, last, "on")
+    network.settle()
+    return network, first, middle, last
+
+
+def test_what_is_passed_on_from_other_partitions_comes_whole_and_once() -> None:
+    network, first, middle, last = passed_on()
+    for number in range(60):
+        first.rig.publish(f"plant/{number % 9}", b"%02d" % number)
+        if number % 20 == 10:
+            network.settle(4)
+            last.crash()
+    network.settle(20)
+    assert last.values("plant") == middle.values("plant") == [b"%02d" % number for number in range(60)]
+    for key in range(9):
+        came = [record[3] for record in last.rig.read("plant") if record[2] == b"%d" % key]
+        assert came == sorted(came), "in the order of its key"
+
+
+def two_ways() -> tuple[Network, TestHub, TestHub]:
+    """The first hub's messages come to the last by `left`, and could come by `right`."""
+    rng = random.Random(11)
+    first = TestHub("first", [LinkSettings(name, **SEND) for name in ("to-left", "to-right", "direct")], rng)
+    last = TestHub("last", [LinkSettings(name, **RECEIVE) for name in ("left", "right", "direct")], rng)
+    between = [TestHub(name, [LinkSettings(f"to-{name}", **RECEIVE), LinkSettings(name, forward=True, **SEND)], rng)
+               for name in ("left", "right")]
+    network = Network(first, last, *between, rng=rng)
+    for hub in between:
+        network.join(first, hub, f"to-{hub.name}")
+        network.join(hub, last, hub.name)
+        network.settle()
+        first.rig.publish("plant/a", f"by {hub.name}".encode())
+        network.settle()
+    return network, first, last
+
+
+def test_a_way_that_is_unlinked_is_followed_by_another() -> None:
+    network, first, last = two_ways()
+    last.links.unlink("left")
+    network.settle()
+    first.rig.publish("plant/a", b"then")
+    network.settle()
+    assert [record[3] for record in last.rig.read("plant")] == [b"by left", b"by right", b"then"]
+
+
+def test_a_way_stays_the_way_when_the_hub_starts_anew() -> None:
+    """Another one was it before: what that brought meanwhile was passed over, and is still to come by this."""
+    network, first, last = two_ways()
+    left, right = network.hubs[2:]
+    everywhere = [f"plant/k{number}" for number in range(12)]
+    for address in everywhere:
+        first.rig.publish(address, b"by left")
+    network.settle()
+    last.links.unlink("left")
+    first.rig.publish(everywhere[0], b"by right")
+    network.settle()
+    network.join(left, last, "left")
+    network.away.append(right)
+    network.cut(right)
+    network.settle()
+    for address in everywhere:
+        first.rig.publish(address, b"late")
+    network.settle()
+    last.crash()
+    network.away.clear()
+    network.settle(20)
+    assert last.values("plant").count(b"late") == len(everywhere), last.links.describe_link("right")["received"]
+
+
+def test_a_link_that_is_only_joining_is_no_way() -> None:
+    """Its invitation was over: what others pass on comes as before."""
+    network, first, last = two_ways()
+    text = first.links.invite("direct", 1)
+    first.rig.run()
+    network.tick(1_000)
+    last.links.join(text)
+    network.settle()
+    first.rig.publish("plant/a", b"meanwhile")
+    network.settle()
+    assert last.state("direct") == "joining" and b"meanwhile" in last.values("plant")
+    last.links.unlink("direct")
+    network.join(first, last, "direct")
+    network.settle()
+    first.rig.publish("plant/a", b"then")
+    network.settle()
+    assert last.links.describe_link("direct")["state"] == "open"
+    assert [record[3] for record in last.rig.read("plant")] == [b"by left", b"by right", b"meanwhile", b"then"]
+
 
 def test_what_is_larger_than_a_frame_goes_in_parts_and_one_message_that_is_stops_the_link() -> None:
     network, left, right = pair(SEND, RECEIVE, max_frame_bytes=1 << 16)
@@ -319,6 +455,20 @@ def test_what_is_larger_than_a_frame_goes_in_parts_and_one_message_that_is_stops
     network.settle()
     assert left.state("link") == right.state("link") == "stopped"
     assert "more than the meeting point carries" in left.links.describe_link("link")["fault"]
+
+
+def test_a_compressed_batch_of_which_some_passes_is_as_large_as_it_opens() -> None:
+    network, left, right = pair({"send": ("plant/a/#",)}, RECEIVE, max_frame_bytes=1 << 16)
+    topic = left.rig.kernel.create_topic("plant", partitions=1)
+    left.rig.run()
+    values = [bytes(5_000) + b"%d" % number for number in range(20)]
+    batch = batch_of([(b"a/1", value, []) for value in values] + [(b"b/1", b"not for them", [])], codec=4,
+                     pack=zstandard.compress)
+    left.rig.kernel.append_batch(topic.partition_id(0), batch, left.rig.witness)
+    left.rig.run()
+    network.settle(20)
+    assert left.state("link") == "open", left.links.describe_link("link")["fault"]
+    assert [record[3] for record in right.rig.read("plant")] == values
 
 
 def behind(owed: int, choice: str, route: RouteEntry | None = None) -> tuple[Network, TestHub, TestHub]:
@@ -362,6 +512,20 @@ def test_what_a_link_owes_is_kept_beyond_retention(route: RouteEntry | None) -> 
     left.rig.run()
 
 
+def test_a_link_is_rewound_to_the_first_message_that_is_still_there() -> None:
+    """Retention has deleted what came before: that has come once, and is not lost."""
+    network, left, right = behind(1_000, "stop")
+    left.rig.world.loop.advance(60_000)
+    network.settle(60)
+    kept = sum([high - start for start, high in [
+        left.rig.kernel.bounds(partition) for partition in left.rig.kernel.topic("plant").partition_ids()]])
+    right.links.rewind("link", "plant")
+    network.settle(60)
+    assert left.state("link") == right.state("link") == "open", left.links.describe_link("link")["fault"]
+    assert 0 < kept < 61 and len(right.values("plant")) == 61 + kept
+    assert "deleted" not in [loss["why"] for loss in left.links.describe_link("link")["sent"]["lost_ranges"]]
+
+
 @pytest.mark.parametrize("choice", ["stop", "go_on"])
 def test_history_that_is_lost_is_listed_on_both_sides(choice: str) -> None:
     _, left, right = behind(0, choice)
@@ -384,6 +548,34 @@ def test_rights_that_are_taken_away_hold_for_the_next_message() -> None:
     network.settle()
     assert right.values("plant") == [b"1", b"2"]
     assert right.links.describe_link("link")["received"]["parked"] == 1
+
+
+def test_who_rewinds_a_link_leaves_the_others_where_they_are() -> None:
+    """What has come over another one is on its way to the disk then: what follows it leaves no gap."""
+    rng = random.Random(7)
+    one, two = [TestHub(name, [LinkSettings(name, send=(f"{name}/#",))], rng) for name in ("one", "two")]
+    hub = TestHub("hub", [LinkSettings(name, receive=(f"{name}/#",)) for name in ("one", "two")], rng)
+    network = Network(one, two, hub, rng=rng)
+    for other in (one, two):
+        network.join(other, hub, other.name)
+        network.settle()
+        other.rig.publish(f"{other.name}/a", b"0")
+        network.settle()
+    letters = []
+
+    def rewind(to: TestHub, frame: bytes, up: bool) -> list[bytes]:
+        if to is hub and not up and carried(frame):
+            letters.append(frame)
+            if len(letters) == 2:
+                hub.links.rewind("two", "two")
+        return [frame]
+
+    for number in range(1, 4):
+        one.rig.publish("one/a", b"%d" % number)
+    network.change = rewind
+    network.settle()
+    assert len(letters) > 2 and hub.state("one") == "open", hub.links.describe_link("one")["fault"]
+    assert hub.values("one") == [b"0", b"1", b"2", b"3"] and hub.values("two") == [b"0", b"0"]
 
 
 def test_a_link_is_explained_without_sending() -> None:

@@ -2,8 +2,10 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +14,10 @@ from gatehouse.relay import dialing, frames
 from gatehouse.relay.dialing import Dialler
 from gatehouse.relay.hub_links import ONLINE
 from gatehouse.relay.sealing import SEALED, SEALED_AES
+from tests.certificates import Authority
 from tests.relay.network import TestHub, carried
 from tests.relay.test_messages import RECEIVE, SEND, pair
+from tests.running_hub import free_port
 
 
 @pytest.mark.parametrize("silent", ["meeting point", "proxy"])
@@ -48,6 +52,36 @@ def test_who_takes_a_connection_and_does_not_answer_is_dialled_again(silent: str
 
     asyncio.run(run())
     assert not faults
+
+
+def test_a_file_of_authorities_that_is_none_is_said_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+                                                                   ) -> None:
+    monkeypatch.setattr(dialing, "FIRST_WAIT_S", 0.01)
+    hub = TestHub("left", [], random.Random(1))
+    file = tmp_path / "relay.pem"
+    file.write_text("no certificate")
+    section = replace(hub.section, url=f"wss://127.0.0.1:{free_port()}/v1/relay", ca=str(file))
+    dialler = Dialler(hub.links, section, pytest.fail, CircuitBreaker(CircuitSettings()), lambda: 0)
+
+    async def run() -> None:
+        said: asyncio.Queue[str] = asyncio.Queue()
+        heard = logging.Handler()
+        monkeypatch.setattr(heard, "emit", lambda record: said.put_nowait(record.getMessage()))
+        dialing.log.addHandler(heard)
+        dialler.start()
+        try:
+            async with asyncio.timeout(60):
+                while "NO_CERTIFICATE" not in await said.get():
+                    pass
+                assert "NO_CERTIFICATE" in hub.links.fault
+                file.write_bytes(Authority(tmp_path).file.read_bytes())
+                while "Cannot connect" not in await said.get():
+                    pass
+        finally:
+            dialing.log.removeHandler(heard)
+            await dialler.stop()
+
+    asyncio.run(run())
 
 
 def test_a_meeting_point_that_neither_lets_a_hub_in_nor_refuses_it_is_dialled_again() -> None:

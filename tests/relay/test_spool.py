@@ -8,7 +8,7 @@ import pytest
 
 from gatehouse.kernel.records.headers import EXPIRES_HEADER
 from gatehouse.relay.frames import Held, Spool, Spooled, decode, encode
-from gatehouse.relay.settings import LinkSettings
+from gatehouse.relay.settings import LinkSettings, MetHub, MetLink
 from gatehouse.relay.spool_keys import ROTATE_MS
 from gatehouse.relay.spooling import AGAIN_MS
 from tests.relay.network import Network, TestHub
@@ -102,6 +102,22 @@ def test_everybody_is_killed_in_turn(tmp_path: Path) -> None:
     right.crash()
     network.settle()
     assert right.values("plant") == [b"%d" % number for number in range(5)]
+
+
+def test_what_did_not_match_makes_no_gap_before_what_is_kept(tmp_path: Path) -> None:
+    network, left, right = spooled_pair(tmp_path, {"send": ("plant/a/#",)})
+    leave(network, right)
+    left.rig.kernel.create_topic("plant", partitions=1)
+    left.rig.publish("plant/b", b"not for them")
+    network.settle(8)
+    left.crash()
+    network.settle(8)
+    left.rig.publish("plant/a/1", b"1")
+    network.settle(8)
+    leave(network, left)
+    come(network, right)
+    assert right.links.describe_link("link")["spool"]["passed_over"] == {}
+    assert right.values("plant") == [b"1"]
 
 
 def test_a_spool_that_is_lost_loses_nothing(tmp_path: Path) -> None:
@@ -305,3 +321,16 @@ def test_expiry_counts_the_time_that_a_message_was_kept(tmp_path: Path) -> None:
     network.tick(HOUR_MS)
     come(network, right)
     assert int(dict(right.rig.read("plant")[0][4])[EXPIRES_HEADER]) == end_ms
+
+
+def test_a_reload_that_cannot_be_is_refused_in_whole(tmp_path: Path) -> None:
+    """The folder for a link that is new cannot be made: who is no longer in the file stays as well."""
+    network, left, right = spooled_pair(tmp_path / "spool")
+    (tmp_path / "spool").rename(tmp_path / "away")
+    (tmp_path / "spool").write_text("no folder")
+    other = MetHub("other", ("ab" * 32,))
+    with pytest.raises(OSError):
+        network.meeting.configure((network.met[0], other), (MetLink(("left", "other"), ("*",), 1 << 20),))
+    left.rig.publish("plant/a", b"1")
+    network.settle()
+    assert right.values("plant") == [b"1"] and network.meeting.names() == ["left", "right"]
