@@ -235,13 +235,14 @@ class Cursor:  # decision 20
     # ---- ending leases
 
     def ended(self, handles: Sequence[Handle], start: int, stop: int) -> list[int]:
-        """Which handles from `start` until before `stop` name leases of this cursor that do not run any more."""
+        """Which handles from `start` until before `stop` name leases of this cursor that do not run any more. Text
+        and pages say MAX_ATTEMPT of all attempts from there on."""
         out = self._out
         ended: list[int] = []
         for i in range(start, stop):
             handle = handles[i]
             lease = out.get(handle[1])
-            if lease is None or lease.attempt != handle[2]:
+            if lease is None or lease.attempt != handle[2] and not lease.attempt > handle[2] == MAX_ATTEMPT:
                 ended.append(i)
         return ended
 

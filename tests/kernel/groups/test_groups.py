@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.kernel.errors import AssignedGroup, ExpiredReceipt, QueueExists, UnknownReceipt
+from gatehouse.kernel.errors import AssignedGroup, ExpiredReceipt, KernelError, QueueExists, UnknownReceipt
+from gatehouse.kernel.groups.cursor import MAX_ATTEMPT, Lease
 from gatehouse.kernel.groups.dead_lettering import deaths_of
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings, Retry
@@ -560,3 +561,19 @@ def test_a_queue_that_nobody_uses_leaves_memory_and_goes_on_where_it_was() -> No
     for _ in range(3):
         rig.world.advance(20_000)
     assert rig.kernel.leasing.queues.in_memory() == [again]                 # a lease runs
+
+
+def test_a_handle_as_text_is_good_also_after_more_attempts_than_it_can_say() -> None:
+    rig = Rig()
+    queue = rig.kernel.groups.declare_queue("work")
+    send(rig, queue, b"1")
+    group = rig.kernel.groups.queue_group(queue)
+    pop(rig, group)
+    [prefetcher] = group.prefetchers.values()
+    prefetcher.cursor.doom([0])
+    prefetcher.cursor.lease(Lease(None, 1 << 50, MAX_ATTEMPT + 2, [0]))
+    text = rig.kernel.groups.handles("/", "work").encode((prefetcher.cursor.key, 0, MAX_ATTEMPT + 2))
+    [held] = rig.kernel.groups.held_in("/", "work", [text])
+    assert not isinstance(held, KernelError)
+    assert group.ack([(prefetcher.cursor.key, 0, MAX_ATTEMPT - 1)])[0] is not None
+    assert group.ack([held[1]]) == [None]
