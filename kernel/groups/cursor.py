@@ -403,6 +403,16 @@ class Cursor:  # decision 20
             self._tries[offset] = lease.attempt
             self._dirty.add(offset >> PAGE_SHIFT)
 
+    def unlease(self, offsets: list[int]) -> None:
+        """Nobody has had these after all: ready again, with as many tries as before they were leased."""
+        for offset in offsets:
+            lease = self._out.pop(offset)
+            lease.give(1)
+            if lease.attempt > 1:
+                self._tries[offset] = lease.attempt - 1
+            self._dirty.add(offset >> PAGE_SHIFT)
+            heappush(self._again, offset)
+
     def extend(self, offsets: list[int], until_ms: int) -> list[Lease]:
         """These are out: as often as they are, and until this time. The leases that they have now."""
         by_attempt: dict[int, list[int]] = {}

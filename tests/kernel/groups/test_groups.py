@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gatehouse.kernel.errors import AssignedGroup, ExpiredReceipt, KernelError, QueueExists, UnknownReceipt
+from gatehouse.kernel.groups.core import LAZY_MS
 from gatehouse.kernel.groups.cursor import MAX_ATTEMPT, Lease
 from gatehouse.kernel.groups.dead_lettering import deaths_of
 from gatehouse.kernel.groups.group import LeasedGroup
@@ -577,3 +578,19 @@ def test_a_handle_as_text_is_good_also_after_more_attempts_than_it_can_say() -> 
     assert not isinstance(held, KernelError)
     assert group.ack([(prefetcher.cursor.key, 0, MAX_ATTEMPT - 1)])[0] is not None
     assert group.ack([held[1]]) == [None]
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_pop_whose_taker_has_gone_is_no_attempt(restarts: bool) -> None:
+    rig = Rig()
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_attempts=1))
+    send(rig, queue, b"1")
+    group = rig.kernel.groups.queue_group(queue)
+    for _ in range(3):
+        group.give_back(handles(pop(rig, group)))
+        rig.world.advance(LAZY_MS)
+        if restarts:
+            rig.restart()
+            group = rig.kernel.groups.queue_group(queue)
+    [message] = pop(rig, group)
+    assert (message[2], message[6], group.counts().dead) == (1, b"1", 0)
