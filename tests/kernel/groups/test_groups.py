@@ -594,3 +594,24 @@ def test_a_pop_whose_taker_has_gone_is_no_attempt(restarts: bool) -> None:
             group = rig.kernel.groups.queue_group(queue)
     [message] = pop(rig, group)
     assert (message[2], message[6], group.counts().dead) == (1, b"1", 0)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_group_that_begins_to_keep_order_knows_what_is_out(tmp_path: Path, waits: bool) -> None:
+    rig = Rig(tmp_path)
+    rig.publish("orders/a", b"1", b"2")
+    rig.restart()                                          # what is out is read from the disk
+    group = rig.kernel.groups.group("billing", "orders")
+    out = pop(rig, group, 1)
+    if waits:
+        group.release(handles(out), 60_000)
+    rig.kernel.groups.define("billing", GroupSettings(ordered=True))
+    rig.run()
+    assert pop(rig, group) == []
+    if waits:
+        rig.world.advance(60_000)
+        out = pop(rig, group)
+    assert values(out) == [b"1"]
+    group.ack(handles(out))
+    rig.run()
+    assert values(pop(rig, group)) == [b"2"]
