@@ -240,7 +240,7 @@ class Request:
         """What it was given is ready again."""
         if handles:
             with suppress(Stopping):             # their time runs out by itself
-                self._group.release(handles, 0)
+                self._group.give_back(handles)
 
 
 class AllSettled:

@@ -46,7 +46,7 @@ class CutSegment(NamedTuple):
 class Cut:
     """Where the log was cut."""
 
-    at_ms: int
+    at_ms: int                # by the wall clock
     epoch: int
     next_id: int              # the first message id that none in the cut has
     segments: tuple[CutSegment, ...]
@@ -141,11 +141,12 @@ class BackupFile(NamedTuple):
 class Backup:
     """One backup from its beginning to its end."""
 
-    def __init__(self, cut: Cut, files: list[BackupFile]) -> None:
+    def __init__(self, cut: Cut, files: list[BackupFile], read_ms: int) -> None:
         self.id = secrets.token_hex(8)
         self.cut = cut
         self.files = {file.name: file for file in files}
-        self.read_ms = cut.at_ms
+        self.read_ms = read_ms
+        """When somebody was last seen to read it, by hub time."""
 
 
 OnBegun = Callable[["Backup | None", "KernelError | None"], None]
@@ -197,7 +198,7 @@ class Backups:
         files = [BackupFile(self._log.file_of(segment.base), segment.size_bytes, segment.sealed, segment.base, b"")
                  for segment in cut.segments]
         files += [BackupFile(name, len(content), False, None, content) for name, content in beside.items()]
-        backup = Backup(cut, files)
+        backup = Backup(cut, files, self._loop.now_ms())
         self._running[backup.id] = backup
         self._watch(backup)
         on_begun(backup, None)

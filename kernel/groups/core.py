@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import partial
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from crc32c import crc32c
@@ -18,7 +18,7 @@ from gatehouse.kernel.groups.circuits import GroupCircuits
 from gatehouse.kernel.groups.cursor import Cursor, Lease
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner
-from gatehouse.kernel.ports import Loop
+from gatehouse.kernel.ports import Loop, Timer
 from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.write.committer import Committer
@@ -39,19 +39,30 @@ HOLD_STEP_MS: Final = 1_000
 """Ends of what members hold too long are rounded up to this, to be few timers: half an hour of it is at most 1,800
 timers."""
 
+LOOKED_THROUGH: Final = 1_024
+"""Times that are remembered, of leases or of what waits, before those are looked through that nobody waits for."""
+
+Wait = tuple[int, int, "LeasedGroup", "Prefetcher", int]
+"""When, a number that tells it from others, whose, and the offset that waits."""
+
 _CHANCE = struct.Struct("<QQ")
 
 
 class Deadlines:
     """What happens to groups when a time has come: leases end, what waited is ready again.
 
-    One timer per step of leases, and one for the earliest of what waits.
+    One timer per step of leases, and one for the earliest of what waits. What has ended before its time is let go of
+    now and then: memory is that of what is there.
     """
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
         self._steps: dict[int, dict[Lease, tuple[LeasedGroup, Prefetcher]]] = {}     # leases by the time that ends them
-        self._waits: list[tuple[int, int, LeasedGroup, Prefetcher, int]] = []
+        self._step_timers: dict[int, Timer] = {}
+        self._steps_most = LOOKED_THROUGH                # so many, and they are looked through
+        self._waits: list[Wait] = []
+        self._waits_most = LOOKED_THROUGH
+        self._waits_timer: Timer | None = None
         self._numbers = 0
         self._not_before_ms = 0
         self._stopped = False
@@ -67,13 +78,23 @@ class Deadlines:
     def _end_at(self, group: LeasedGroup, prefetcher: Prefetcher, lease: Lease, step: int) -> None:
         leases = self._steps.get(step)
         if leases is None:
+            if len(self._steps) >= self._steps_most:
+                self._drop_steps()
             leases = self._steps[step] = {}
-            self._loop.call_at(step, partial(self._on_step, step))
+            self._step_timers[step] = self._loop.call_at(step, partial(self._on_step, step))
         leases[lease] = (group, prefetcher)
         lease.end_with(leases)
 
+    def _drop_steps(self) -> None:
+        """Those whose leases have all ended."""
+        for step in [step for step, leases in self._steps.items() if not leases]:
+            del self._steps[step]
+            self._step_timers.pop(step).cancel()
+        self._steps_most = 2 * len(self._steps) + LOOKED_THROUGH
+
     def _on_step(self, step: int) -> None:
-        """At most one timer per step and 50 ms: a step whose leases have all ended costs nothing more."""
+        """At most one timer per step and 50 ms."""
+        self._step_timers.pop(step, None)
         leases = self._steps.pop(step, {})
         for lease in sorted(leases, key=lambda candidate: (candidate.until_ms, candidate.offsets[:1])):
             if lease in leases:          # the end of one may be that of another: its member is let go of
@@ -82,19 +103,36 @@ class Deadlines:
 
     def wait_until(self, group: LeasedGroup, prefetcher: Prefetcher, offset: int, when_ms: int) -> None:
         """Call `group.on_wait_over` then. An offset of -1 is the cursor as a whole."""
+        if len(self._waits) >= self._waits_most:
+            self._drop_waits()
         self._numbers += 1
         earliest = self._waits[0][0] if self._waits else None
         heappush(self._waits, (when_ms, self._numbers, group, prefetcher, offset))
         if earliest is None or when_ms < earliest:
-            self._loop.call_at(max(when_ms, self._not_before_ms), self._on_wait)
+            self._wait_for(max(when_ms, self._not_before_ms))
+
+    def _wait_for(self, when_ms: int) -> None:
+        if self._waits_timer is not None:
+            self._waits_timer.cancel()
+        self._waits_timer = self._loop.call_at(when_ms, self._on_wait)
+
+    def _drop_waits(self) -> None:
+        """What waits no longer, or is there twice, as its cursor was put back to what is stored."""
+        there = {(when_ms, prefetcher, offset): (when_ms, number, group, prefetcher, offset)
+                 for when_ms, number, group, prefetcher, offset in self._waits if not group.gone
+                 and (offset < 0 or prefetcher.cursor.waits_until(offset) == when_ms)}
+        self._waits = list(there.values())
+        heapify(self._waits)
+        self._waits_most = 2 * len(self._waits) + LOOKED_THROUGH
 
     def _on_wait(self) -> None:
+        self._waits_timer = None
         now_ms = self._loop.now_ms()
         while self._waits and self._waits[0][0] <= now_ms:
             when_ms, _, group, prefetcher, offset = heappop(self._waits)
             self.act(partial(group.on_wait_over, prefetcher, offset, when_ms))
         if self._waits:
-            self._loop.call_at(self._waits[0][0], self._on_wait)
+            self._wait_for(self._waits[0][0])
 
     def at(self, when_ms: int, action: Callable[[], None]) -> None:
         """Do this then, by hub time."""

@@ -63,6 +63,7 @@ Run = tuple[int, int, int, int, int]
 """First and last offset within the page, state, attempt, time (ms)."""
 
 NO_PAGE: Final = 1 << 60              # above every page
+CHANGES_MAX: Final = 10_000           # noted for who follows a cursor: more, and he looks at all of it
 
 Key = tuple[int, int, str]  # decision 143
 """What names a cursor outside the kernel: partition id, epoch, group."""
@@ -175,6 +176,38 @@ class Cursor:  # decision 20
         self._dirty: set[int] = set()
         self._stored: set[int] = set()                    # pages that have a record
         self._stored_committed: int = committed
+        self._followed: int = 0                           # who follows it, by a number of his; 0: nobody does
+        self._changes: list[int] = []                     # offsets that were leased, given back or settled since
+        self._changes_lost: bool = False                  # there were more of them, or whole stretches
+
+    # ---- who follows what becomes of single messages
+
+    def follow(self) -> int:
+        """Note from now on what `changes` tells; whoever followed it before is told nothing any more."""
+        self._followed += 1
+        self._changes = []
+        self._changes_lost = True
+        return self._followed
+
+    def changes(self, follower: int) -> list[int] | None:
+        """Offsets that may have been leased, given back or settled since the last call; None: any may. `follower` is
+        what `follow` gave."""
+        if follower != self._followed:
+            return None
+        changes, lost = self._changes, self._changes_lost
+        self._changes = []
+        self._changes_lost = False
+        return None if lost else changes
+
+    def _note_changes(self, offsets: Sequence[int]) -> None:
+        if self._followed and not self._changes_lost:
+            self._changes.extend(offsets)
+            if len(self._changes) > CHANGES_MAX:
+                self._lose_changes()
+
+    def _lose_changes(self) -> None:
+        self._changes = []
+        self._changes_lost = True
 
     # ---- taking
 
@@ -196,6 +229,7 @@ class Cursor:  # decision 20
         offsets = lease.offsets
         assert offsets and min(offsets) >= self.committed and max(offsets) < self.next, "what is leased is in hand"
         lease.take(len(offsets))
+        self._note_changes(offsets)
         out = self._out
         tries = self._tries
         dirty = self._dirty
@@ -235,13 +269,14 @@ class Cursor:  # decision 20
     # ---- ending leases
 
     def ended(self, handles: Sequence[Handle], start: int, stop: int) -> list[int]:
-        """Which handles from `start` until before `stop` name leases of this cursor that do not run any more."""
+        """Which handles from `start` until before `stop` name leases of this cursor that do not run any more. Text
+        and pages say MAX_ATTEMPT of all attempts from there on."""
         out = self._out
         ended: list[int] = []
         for i in range(start, stop):
             handle = handles[i]
             lease = out.get(handle[1])
-            if lease is None or lease.attempt != handle[2]:
+            if lease is None or lease.attempt != handle[2] and not lease.attempt > handle[2] == MAX_ATTEMPT:
                 ended.append(i)
         return ended
 
@@ -278,6 +313,7 @@ class Cursor:  # decision 20
 
     def settle(self, offsets: list[int]) -> None:
         """These are done with: leased, in hand or waiting before. Offsets that are settled already do no harm."""
+        self._note_changes(offsets)
         out = self._out
         dirty = self._dirty
         committed = self.committed
@@ -319,6 +355,7 @@ class Cursor:  # decision 20
     def skip_to(self, offset: int) -> None:
         """Nobody will have what lies between `next` and this offset."""
         assert offset >= self.next, "what was passed over stays so"
+        self._lose_changes()
         if self.committed == self.next:
             self.committed = self.next = offset
             self._dirty.update(self._stored)                 # it says all that they do
@@ -396,11 +433,23 @@ class Cursor:  # decision 20
 
     def doom(self, offsets: list[int]) -> None:
         """End the leases of these for good: in hand until they are settled, ready again should the hub end."""
+        self._note_changes(offsets)
         for offset in offsets:
             lease = self._out.pop(offset)
             lease.give(1)
             self._tries[offset] = lease.attempt
             self._dirty.add(offset >> PAGE_SHIFT)
+
+    def unlease(self, offsets: list[int]) -> None:
+        """Nobody has had these after all: ready again, with as many tries as before they were leased."""
+        self._note_changes(offsets)
+        for offset in offsets:
+            lease = self._out.pop(offset)
+            lease.give(1)
+            if lease.attempt > 1:
+                self._tries[offset] = lease.attempt - 1
+            self._dirty.add(offset >> PAGE_SHIFT)
+            heappush(self._again, offset)
 
     def extend(self, offsets: list[int], until_ms: int) -> list[Lease]:
         """These are out: as often as they are, and until this time. The leases that they have now."""
@@ -621,6 +670,7 @@ class Cursor:  # decision 20
 
         `end` is the partition's next offset: a record can be older than a topic that was made anew.
         """
+        self._lose_changes()
         running: list[Lease] = []
         for page, value in sorted(pages):
             running += self._load_page(page, value, end)
@@ -689,6 +739,7 @@ class Cursor:  # decision 20
         """These are with their holders still. `spans` were known before: nothing is there."""
         if not leases:
             return
+        self._lose_changes()
         for offset, lease in leases.items():
             before = self._out.get(offset)
             if before is not None:
@@ -740,6 +791,7 @@ class Cursor:  # decision 20
 
     def clear(self) -> None:
         """Nothing of it is known but where it goes on."""
+        self._lose_changes()
         for lease in set(self._out.values()):
             lease.end()
         self._settled.clear()

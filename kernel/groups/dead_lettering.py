@@ -85,6 +85,7 @@ class DeadLetters:
         for message in messages:
             copies = self._copies(group, message, reason)
             if copies:
+                copies = self._places.choose(copies)
                 pending_frame.builder.add_copies(copies, [message[3]] * len(copies), None)
 
     def _copies(self, group: LeasedGroup, message: Leased, reason: str) -> list[Message]:
@@ -277,6 +278,7 @@ class Redriving:
                 self._check_free(prefetcher, letter[0])
                 message = self._message(queue.tenant, letter)
                 if check([message], self._places.refresh):
+                    [message] = self._places.choose([message])
                     self._queues.max_lengths.refuse_full([message])
             except KernelError as error:
                 results.append(error)

@@ -20,6 +20,7 @@ from gatehouse.kernel.groups.policy import EXPIRED, Policy
 from gatehouse.kernel.groups.prefetcher import Fetch, Prefetcher, Verdict
 from gatehouse.kernel.message import Fetched, Leased
 from gatehouse.kernel.ports import Loop
+from gatehouse.kernel.records import headers
 from gatehouse.kernel.records.headers import EXPIRES_HEADER
 from gatehouse.kernel.records.record import read_headers
 from gatehouse.kernel.state.watermarks import Watermarks
@@ -36,13 +37,11 @@ HANDED_MS: Final = 1_000
 
 
 def expires_at(headers_encoded: bytes) -> int:
-    """When a message expires by its own word, in ms since 1970; 0: never, or no number."""
+    """When a message expires by its own word, in ms since 1970; 0: never, or no time."""
     if headers_encoded.find(EXPIRES_HEADER) < 0:
         return 0
-    for name, value in read_headers(headers_encoded, 0)[0]:
-        if name == EXPIRES_HEADER and value is not None and value.isdigit():
-            return int(value)
-    return 0
+    end_ms = headers.expires_at(read_headers(headers_encoded, 0)[0], 0, None)
+    return 0 if end_ms == headers.NEVER else max(end_ms, 1)
 
 
 class Expiry(Policy):

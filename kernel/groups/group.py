@@ -232,7 +232,7 @@ class LeasedGroup:
             self._pops.remove(pop)
             if pop.leased:
                 with suppress(Stopping):             # their time runs out by itself
-                    self.release([message[:3] for message in pop.leased], 0)
+                    self.give_back([message[:3] for message in pop.leased])
             self.wake()
 
     def answer_pop(self, pop: Pop) -> None:
@@ -279,6 +279,15 @@ class LeasedGroup:
         self._core.answer(owner, token)
         self.wake()
         return refused
+
+    def give_back(self, handles: Sequence[Handle]) -> None:
+        """Who these were leased for never had them: ready again, and nothing has failed. Stored as acks that nobody
+        waits for. Raises Stopping."""
+        for prefetcher, offsets in self.good_handles(handles)[1]:
+            self._core.touch_lazily(prefetcher.cursor)
+            self._tell_ended(prefetcher, offsets, 0, False)
+            prefetcher.cursor.unlease(offsets)
+            self.cursor_ready(prefetcher)
 
     def extend(self, handles: Sequence[Handle], invisible_ms: int, owner: Owner | None = None,
                token: object = None) -> list[KernelError | None]:

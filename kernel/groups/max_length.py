@@ -10,7 +10,7 @@ After a start a queue is held to its bytes once its messages have been looked at
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
@@ -120,12 +120,14 @@ class ByteCount:
     """The bytes of what one cursor of a queue holds: the sizes of its values, in runs of consecutive offsets. A gap
     between two runs costs nothing, however wide it is.
 
-    Learns sizes by looking at every message once, on entering or after a start.
+    Learns sizes by looking at every message once, on entering or after a start; and who is leased, or settled above the
+    committed, by what the cursor notes, so that it costs the same however many those are.
     """
 
     def __init__(self, prefetcher: Prefetcher) -> None:
         self._prefetcher = prefetcher
         self._cursor = prefetcher.cursor
+        self._follower = self._cursor.follow()
         self._reading = False
         self._at_once = False
         self._begin()
@@ -136,16 +138,56 @@ class ByteCount:
         self._runs: list[tuple[int, list[int]]] = []  # first offset, and the sizes from there on
         self._done = 0                                # sizes below the committed, at the beginning of the first run
         self._total = 0                               # of the others
+        self._away: dict[int, int] = {}               # sizes of those of them that are leased, or settled
+        self._away_total = 0
 
     def free_bytes(self, on_more: Callable[[], None]) -> int:
         """The bytes of what nobody has leased, as far as they are known; `on_more` is called later where more gets
         known."""
         if self._moved != self._cursor.moved:           # the cursor was read back
             self._begin()
+        self._follow()
         self._learn(on_more)
         self._forget_settled()
-        out = sum([self._size_within(offset, offset + 1) for offset in self._cursor.leased_offsets()])
-        return self._total - out - self._settled_ahead()
+        assert 0 <= self._away_total <= self._total, "what is away is part of what is held"
+        return self._total - self._away_total
+
+    # ---- what is leased, or settled
+
+    def _follow(self) -> None:
+        changes = self._cursor.changes(self._follower)
+        if changes is None:
+            self._away, self._away_total = {}, 0
+            changes = self._cursor.leased_offsets() + [
+                offset for first, behind in self._cursor.settled_stretches() for offset in self._known(first, behind)]
+        for offset in changes:
+            if self._cursor.committed <= offset < self._end:
+                self._look(offset)
+
+    def _look(self, offset: int) -> None:
+        """At one whose size is known, if there is one."""
+        is_away = self._cursor.is_leased(offset) or self._cursor.is_settled(offset)
+        if not is_away:
+            self._away_total -= self._away.pop(offset, 0)
+        elif offset not in self._away and (size := self._size_of(offset)):
+            self._away[offset] = size
+            self._away_total += size
+
+    def _known(self, start: int, stop: int) -> Iterator[int]:
+        """The offsets from one until before another whose sizes are known."""
+        at = max(0, bisect_right(self._runs, start, key=itemgetter(0)) - 1)
+        while at < len(self._runs) and self._runs[at][0] < stop:
+            first, sizes = self._runs[at]
+            yield from range(max(start, first), min(stop, first + len(sizes)))
+            at += 1
+
+    def _size_of(self, offset: int) -> int:
+        at = bisect_right(self._runs, offset, key=itemgetter(0)) - 1
+        if at < 0 or offset - self._runs[at][0] >= len(self._runs[at][1]):
+            return 0
+        return self._runs[at][1][offset - self._runs[at][0]]
+
+    # ---- sizes
 
     def _learn(self, on_more: Callable[[], None]) -> None:
         end, before = self._prefetcher.end(), -1
@@ -164,6 +206,7 @@ class ByteCount:
             for message in self._prefetcher.open(piece):
                 if message[1] >= self._end:
                     self._add(message[1], len(message[6] or b""))
+                    self._look(message[1])
             self._end = max(self._end, piece.first_offset + piece.count)
         if not self._at_once:
             on_more()
@@ -183,6 +226,8 @@ class ByteCount:
             below = max(self._done, min(committed - first, len(sizes)))
             self._total -= sum(sizes[self._done:below])
             assert self._total >= 0, "bytes are those of what is held"
+            for offset in range(first + self._done, first + below) if self._away else ():
+                self._away_total -= self._away.pop(offset, 0)
             self._done = below
             if below == len(sizes):
                 del runs[0]
@@ -192,22 +237,6 @@ class ByteCount:
                 runs[0] = (first + below, sizes[below:])
                 self._done = 0
             break
-
-    def _size_within(self, start: int, stop: int) -> int:
-        """The bytes known of all offsets from one until before another."""
-        at = max(0, bisect_right(self._runs, start, key=itemgetter(0)) - 1)
-        total = 0
-        while at < len(self._runs) and self._runs[at][0] < stop:
-            first, sizes = self._runs[at]
-            total += sum(sizes[max(0, start - first):stop - first])
-            at += 1
-        return total
-
-    def _settled_ahead(self) -> int:
-        """Bytes of what is settled above the committed."""
-        if not self._cursor.settled_ahead:
-            return 0
-        return sum([self._size_within(first, behind) for first, behind in self._cursor.settled_stretches()])
 
 
 class MaxLengths:

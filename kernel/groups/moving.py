@@ -48,6 +48,7 @@ class Moving:
             message = self._message(queue, leased, placement, target)
             try:
                 if check([message], self._places.refresh):
+                    [message] = self._places.choose([message])
                     self._queues.max_lengths.refuse_full([message])
             except KernelError as error:
                 results[number] = error

@@ -82,7 +82,11 @@ class Ordering(Policy):
         self.on_configured()
 
     def on_configured(self) -> None:
+        begins = self._group.settings.ordered and not self.judges_plain
         self.judges_plain = self._group.settings.ordered
+        if begins:
+            for prefetcher in self._group.prefetchers.values():
+                self.on_loaded(prefetcher)
 
     def keys_of(self, prefetcher: Prefetcher) -> KeyOrder:
         """What is known of the keys of a cursor."""

@@ -432,7 +432,7 @@ class Prefetcher:  # decision 142
         """Nothing is known of them: they are where they were."""
         self.failed = True
         self._coming = -1
-        if not self._first:
+        if offsets is not self._first:
             self.cursor.put_back(offsets)
 
     def _again_read(self, offsets: list[int], messages: list[Leased]) -> None:

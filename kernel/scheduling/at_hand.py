@@ -17,7 +17,7 @@ LATEST_MS: Final = 2_000                  # and at the latest this; between them
 MANY: Final = 256                         # so many to read by one job
 WINDOW: Final = 8_192                     # of the next timers' messages are at hand,
 FEW: Final = 64                           # and some more where earlier ones come in
-WINDOW_BYTES: Final = 16 << 20            # beyond this only those that are due
+WINDOW_BYTES: Final = 16 << 20            # beyond this only the first of them is read, where it is not there
 READ_BYTES: Final = 4 << 20               # by one job
 
 
@@ -63,17 +63,23 @@ class AtHand:
         keys = self._timers.keys
         if self._reading or not keys:
             return
+        first_only = self.size_bytes >= WINDOW_BYTES
         if keys[0] not in self.values:                # whatever came between
             self._checked = keys[0]
-        ahead_ms = AHEAD_MS if self.size_bytes < WINDOW_BYTES else 0
+        elif first_only:
+            return
         at = bisect_left(keys, self._checked)
-        soon = bisect_left(keys, bound(now_ms + ahead_ms, self._timers.by_wall))
-        end = min(soon, at + max(FEW, WINDOW - len(self.values)))
-        missing = []
-        for key in keys[at:end]:
-            recent = self._state.recent(Kind.SCHEDULED, id_of(key))
+        soon = bisect_left(keys, bound(now_ms + AHEAD_MS, self._timers.by_wall))
+        end = min(soon, at + (1 if first_only else max(FEW, WINDOW - len(self.values))))
+        missing: list[bytes] = []
+        for place in range(at, end):
+            key = keys[place]
+            if self.size_bytes >= WINDOW_BYTES and place > at:
+                end = place
+                break
             if key in self.values:
                 continue
+            recent = self._state.recent(Kind.SCHEDULED, id_of(key))
             if recent is None:
                 missing.append(key)
             else:

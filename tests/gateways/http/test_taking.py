@@ -44,7 +44,7 @@ class Group:
     def cancel(self) -> None:
         self.cancelled = True
 
-    def release(self, handles: list[Any], delay_ms: int) -> None:
+    def give_back(self, handles: list[Any]) -> None:
         if self.fault is not None:
             raise self.fault
         self.given_back += handles

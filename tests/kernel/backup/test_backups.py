@@ -92,6 +92,18 @@ def test_a_backup_that_nobody_reads_ends_by_itself() -> None:
         backups.end(backup.id)
 
 
+@pytest.mark.parametrize("step_ms", [-2 * IDLE_MS, 86_400_000])
+def test_a_wall_clock_that_was_stepped_ends_a_backup_neither_at_once_nor_later(step_ms: int) -> None:
+    rig = rig_with()
+    backups = backups_of(rig)
+    rig.world.step_wall(step_ms)
+    backup = begun(rig, backups)
+    rig.world.advance(IDLE_MS - 1)
+    assert backups.find(backup.id) is backup
+    rig.world.advance(IDLE_MS)
+    assert not len(backups)
+
+
 def test_no_more_backups_at_a_time_than_there_may_be() -> None:
     rig = rig_with()
     backups = backups_of(rig)

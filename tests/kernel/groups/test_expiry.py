@@ -10,6 +10,7 @@ from gatehouse.kernel.groups.dead_lettering import deaths_of
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings
 from gatehouse.kernel.groups.queues import COME_BACK_MS
+from gatehouse.kernel.records.headers import NEVER
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.state.topics import TopicSettings
 from tests.kernel.groups.test_full_disk import FullRig
@@ -53,6 +54,19 @@ def test_a_queues_messages_expire_when_nobody_takes_them() -> None:
     dead = pop(rig, group_of(rig, "late"))
     assert values(dead) == [b"1", b"2", b"3"]
     assert [death["reason"] for death in deaths_of(dead[0][7])] == ["expired"]
+
+
+@pytest.mark.parametrize("digits", [20, 400, 5_000])
+def test_a_number_that_is_no_time_lets_no_message_expire_and_holds_nobody_up(digits: int) -> None:
+    rig = Rig()
+    queue = rig.kernel.groups.declare_queue("work")
+    group = group_of(rig)
+    headers = encode_headers([(b"expires-at", b"1" * digits)])
+    places = [rig.kernel.place_queue(queue), rig.kernel.place("t/k")]
+    rig.kernel.append([(place, value, headers, 3, 0) for place in places for value in (b"1", b"2")], rig.witness)
+    rig.run()
+    assert all(when_ms < NEVER for when_ms, _, _ in rig.world.loop._wall_timers)
+    assert values(pop(rig, group)) == values(pop(rig, rig.kernel.groups.group("g", "t"))) == [b"1", b"2"]
 
 
 def test_a_message_expires_by_its_own_word_at_the_head() -> None:

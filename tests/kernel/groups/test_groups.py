@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.kernel.errors import AssignedGroup, ExpiredReceipt, QueueExists, UnknownReceipt
+from gatehouse.kernel.errors import AssignedGroup, ExpiredReceipt, KernelError, QueueExists, UnknownReceipt
+from gatehouse.kernel.groups.core import LAZY_MS
+from gatehouse.kernel.groups.cursor import MAX_ATTEMPT, Lease
 from gatehouse.kernel.groups.dead_lettering import deaths_of
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings, Retry
@@ -560,3 +562,56 @@ def test_a_queue_that_nobody_uses_leaves_memory_and_goes_on_where_it_was() -> No
     for _ in range(3):
         rig.world.advance(20_000)
     assert rig.kernel.leasing.queues.in_memory() == [again]                 # a lease runs
+
+
+def test_a_handle_as_text_is_good_also_after_more_attempts_than_it_can_say() -> None:
+    rig = Rig()
+    queue = rig.kernel.groups.declare_queue("work")
+    send(rig, queue, b"1")
+    group = rig.kernel.groups.queue_group(queue)
+    pop(rig, group)
+    [prefetcher] = group.prefetchers.values()
+    prefetcher.cursor.doom([0])
+    prefetcher.cursor.lease(Lease(None, 1 << 50, MAX_ATTEMPT + 2, [0]))
+    text = rig.kernel.groups.handles("/", "work").encode((prefetcher.cursor.key, 0, MAX_ATTEMPT + 2))
+    [held] = rig.kernel.groups.held_in("/", "work", [text])
+    assert not isinstance(held, KernelError)
+    assert group.ack([(prefetcher.cursor.key, 0, MAX_ATTEMPT - 1)])[0] is not None
+    assert group.ack([held[1]]) == [None]
+
+
+@pytest.mark.parametrize("restarts", [True, False])
+def test_a_pop_whose_taker_has_gone_is_no_attempt(restarts: bool) -> None:
+    rig = Rig()
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_attempts=1))
+    send(rig, queue, b"1")
+    group = rig.kernel.groups.queue_group(queue)
+    for _ in range(3):
+        group.give_back(handles(pop(rig, group)))
+        rig.world.advance(LAZY_MS)
+        if restarts:
+            rig.restart()
+            group = rig.kernel.groups.queue_group(queue)
+    [message] = pop(rig, group)
+    assert (message[2], message[6], group.counts().dead) == (1, b"1", 0)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_group_that_begins_to_keep_order_knows_what_is_out(tmp_path: Path, waits: bool) -> None:
+    rig = Rig(tmp_path)
+    rig.publish("orders/a", b"1", b"2")
+    rig.restart()                                          # what is out is read from the disk
+    group = rig.kernel.groups.group("billing", "orders")
+    out = pop(rig, group, 1)
+    if waits:
+        group.release(handles(out), 60_000)
+    rig.kernel.groups.define("billing", GroupSettings(ordered=True))
+    rig.run()
+    assert pop(rig, group) == []
+    if waits:
+        rig.world.advance(60_000)
+        out = pop(rig, group)
+    assert values(out) == [b"1"]
+    group.ack(handles(out))
+    rig.run()
+    assert values(pop(rig, group)) == [b"2"]

@@ -2,13 +2,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from random import Random
+from time import process_time
 
 import pytest
 
 from gatehouse.kernel.errors import InvalidQueue, QueueFull
 from gatehouse.kernel.groups.dead_lettering import deaths_of
+from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import NOTHING, Queue, QueueSettings
 from gatehouse.kernel.groups.max_length import MaxLength
+from gatehouse.kernel.message import Leased
 from gatehouse.kernel.records.record import encode_headers
 from tests.kernel.batches import batch_of
 from tests.kernel.groups.test_full_disk import FullRig
@@ -18,6 +22,12 @@ from tests.kernel.rig import Rig
 
 def ready(rig: Rig, queue: Queue) -> int:
     return rig.kernel.groups.queue_group(queue).counts().ready
+
+
+def group_of(rig: Rig) -> LeasedGroup:
+    queue = rig.kernel.groups.queue("work")
+    assert queue is not None
+    return rig.kernel.groups.queue_group(queue)
 
 
 def taken(rig: Rig, name: str) -> list[bytes | None]:
@@ -308,6 +318,59 @@ def test_bytes_of_what_is_leased_or_settled_out_of_order_do_not_count() -> None:
         offer(rig, queue, b"e")
     group.release(handles(held[:1]), 0)
     assert taken(rig, "work") == [b"a" * 40, b"c" * 30, b"d" * 70]
+
+
+def limit_of(group: LeasedGroup) -> MaxLength:
+    return next(policy for policy in group.policies if isinstance(policy, MaxLength))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_bytes_are_those_of_what_is_neither_leased_nor_settled_whatever_happens(seed: int) -> None:
+    random = Random(seed)
+    rig = FullRig()
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_bytes=1 << 30))
+    held: list[Leased] = []
+    for _ in range(80):
+        group = group_of(rig)
+        step = random.choice(["send", "send", "pop", "pop", "ack", "ack", "release", "give back", "refuse", "purge"])
+        random.shuffle(held)
+        some = [held.pop() for _ in range(min(len(held), random.randrange(4)))]
+        if step == "send":
+            send(rig, queue, *[b"x" * random.randrange(50) for _ in range(random.randrange(1, 300))])
+        elif step == "pop":
+            held += pop(rig, group, random.randrange(1, 400))
+        elif step == "ack":
+            group.ack(handles(some))
+        elif step == "release":
+            group.release(handles(some), random.choice([0, 500]))
+        elif step == "give back":
+            group.give_back(handles(some))
+        elif step == "refuse" and not random.randrange(4):
+            with rig.full():
+                group.ack(handles(held))
+            held = []
+        elif step == "purge" and not random.randrange(4):
+            group.purge()
+        rig.world.advance(random.choice([0, 100, 2_000]))
+        partition_id = queue.first_partition_id
+        free = sum(len(record[3] or b"") for record in rig.read_partition(partition_id)
+                   if not group.is_settled(partition_id, record[0]) and not group.is_leased(partition_id, record[0]))
+        assert limit_of(group).room()[1] == (1 << 30) - free
+
+
+def test_a_queue_with_limited_bytes_costs_the_same_however_much_of_it_is_leased() -> None:
+    rig = Rig()
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(max_bytes=1 << 30))
+    group = group_of(rig)
+    for _ in range(50):
+        send(rig, queue, *[b"x"] * 1_000)
+    join(rig, group, 50_000)
+    limit = limit_of(group)
+    assert (group.counts().leased, limit.room()[1]) == (50_000, 1 << 30)
+    began_s = process_time()
+    for _ in range(100):
+        limit.room()
+    assert process_time() - began_s < 1                    # it was seven, and is a hundredth of one
 
 
 def test_bytes_that_are_pending_count() -> None:

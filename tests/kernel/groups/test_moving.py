@@ -1,6 +1,8 @@
 """Messages move from a queue to another queue or an address: once, with all that they are, whatever happens."""
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gatehouse.kernel.errors import CreateDenied, ExpiredReceipt, InvalidQueue, QueueFull, UnknownQueue
@@ -13,7 +15,7 @@ from tests.kernel.rig import Rig
 PRIVATE = (MARK + b"side", b"of a door")
 
 
-def rig_with_waiting(count: int = 3, **settings: int) -> tuple[Rig, Queue, LeasedGroup]:
+def rig_with_waiting(count: int = 3, **settings: Any) -> tuple[Rig, Queue, LeasedGroup]:
     rig = Rig()
     queue = rig.kernel.groups.declare_queue("work", QueueSettings(**settings))
     rig.kernel.groups.declare_queue("later", QueueSettings(priorities=2))
@@ -88,3 +90,40 @@ def test_where_nothing_can_go(to: str, refusal: type[Exception]) -> None:
     with pytest.raises(refusal):
         rig.kernel.groups.move(queue, leases, to)
     assert group.ack(handles(leases)) == [None]
+
+
+class ByUnit:
+    """A door's rule that has to see each message: those in a unit enter a queue."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._queue = queue
+
+    def choose(self, address: str) -> tuple[int, ...] | None:
+        return None
+
+    def choose_for(self, address: str, headers: bytes, attributes: int, timestamp_ms: int) -> tuple[int, ...]:
+        return (self._queue.first_partition_id,) if b"unit" in headers else ()
+
+
+@pytest.mark.parametrize("way", ["moved", "died", "redriven"])
+def test_what_moves_to_an_address_enters_the_queues_that_a_door_chooses_for_it(way: str) -> None:
+    rig, queue, group = rig_with_waiting(1, **({"dead_letter": "address:plant/line1"} if way == "died" else {}))
+    groups = rig.kernel.groups
+    chosen = groups.declare_queue("chosen")
+    leases = pop(rig, group)
+    if way == "redriven":
+        rig.publish("plant/line1", b"0", headers=[(b"unit", b"C")])
+        of_topic = groups.group("g", "plant")
+        of_topic.reject(handles(pop(rig, of_topic)))
+        rig.run()
+    groups.bind_chooser("plant/#", ByUnit(chosen))
+    if way == "moved":
+        assert groups.move(queue, leases, "plant/line1", may_create=True) == [None]
+    elif way == "died":
+        group.reject(handles(leases))
+    else:
+        dead = groups.queue("$dead-letters/g")
+        assert dead is not None
+        assert groups.redrive(dead, rig.read_partition(dead.first_partition_id)) == [None]
+    rig.run()
+    assert values(pop(rig, groups.queue_group(chosen))) == [b"0"]

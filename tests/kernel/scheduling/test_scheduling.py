@@ -17,6 +17,7 @@ from gatehouse.kernel.groups.group_settings import QueueSettings
 from gatehouse.kernel.index.checkpoints import Checkpoints
 from gatehouse.kernel.message import When
 from gatehouse.kernel.scheduling.accepting import MAX_DELAY_MS
+from gatehouse.kernel.scheduling.at_hand import READ_BYTES, WINDOW_BYTES
 from gatehouse.kernel.scheduling.plan import REMEMBERED_MS
 from gatehouse.kernel.scheduling.schedule_records import Fate, Pending, Settled
 from gatehouse.kernel.settings import KernelSettings
@@ -185,6 +186,21 @@ def test_a_full_disk_leaves_it_in_place_and_is_tried_again() -> None:
     rig.advance(1_100)
     assert rig.values("t") == [b"1", b"2"] and rig.waiting() == []
     assert [record[6] for record in rig.read("t")] == ids
+
+
+def test_large_messages_that_are_due_behind_a_full_disk_are_not_all_in_memory() -> None:
+    log = FullLog()
+    rig = ScheduleRig(log=log)
+    ids = [rig.later("t/k", (100 + n, b"%d" % n + bytes(900 << 10)))[0] for n in range(40)]
+    rig.restart()
+    log.full = True
+    rig.advance(20_000, 500)
+    at_hand = rig.kernel.scheduling.delivering.lanes[0].at_hand
+    assert len(rig.kernel.scheduling.book.timers.keys) == 40
+    assert at_hand.size_bytes <= WINDOW_BYTES + READ_BYTES + (1 << 20)
+    log.full = False
+    rig.advance(20_000, 500)
+    assert [record[6] for record in rig.read("t")] == ids and (at_hand.values, at_hand.size_bytes) == ({}, 0)
 
 
 def test_recall_says_what_is_true(rig: ScheduleRig) -> None:
