@@ -27,7 +27,7 @@ def plan(ranges: Sequence[Range], options: ReadOptions, positions: Positions) ->
     return [Task(part, positions.facts) for part in split(ranges, tasks)] or [Task((), positions.facts)]
 
 
-class BatchReader(DataSourceReader):
+class BatchReader(DataSourceReader):  # decision 358
     """Reads what there is between two positions that are fixed when the query is planned.
 
     It takes no filters: Spark keeps what a filter has made of a data frame's reader, and gives it to later queries
