@@ -40,7 +40,7 @@ from gatehouse.kernel.message import (
 )
 from gatehouse.kernel.records.batch import OpenPiece, open_piece
 from gatehouse.kernel.records.headers import EXPIRES_HEADER, MAX_DIGITS
-from gatehouse.kernel.records.record import encode_headers, read_headers, skip_records, split_records
+from gatehouse.kernel.records.record import are_too_many, encode_headers, read_headers, skip_records, split_records
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import HistoryParted, LinkRefused, OutOfTurn, PositionGap, RelayError
 from gatehouse.relay.histories import DELETED, PARTED, PARTED_MARK, TOPIC_GONE, Last, Loss, Losses, mark_of
@@ -451,6 +451,8 @@ class Incoming:
         try:
             placement = self._place(topic, key, address, said) if queue is None else self._place_answer(queue)
             encoded = encode_headers(headers if said is None else _without_address(headers))
+            if are_too_many(encoded):
+                raise MessageTooLarge("a message has too many headers")
             size = len(encoded) + (0 if value is None else len(value))
             if size > placement.max_message_bytes:
                 raise MessageTooLarge(f"a message of {size} bytes is more than {placement.topic} takes: "
@@ -524,7 +526,8 @@ class Incoming:
             *_without_address(without_origin(record[4])), *self._marks.headers(came),
             (b"relay-refused", f"{reason}: {error}".encode()[:1000]), (b"relay-address", address.encode()))
         encoded = encode_headers(headers)
-        if len(encoded) + len(value or b"") > parked.max_message_bytes:      # said, and its value left out
+        if len(encoded) + len(value or b"") > parked.max_message_bytes or are_too_many(encoded):
+            # said, and its value left out
             value, encoded = None, encode_headers(headers[-2:])
         messages.append((parked, value, encoded, record[5] & ~(RETAIN | DOOR_MASK), max(record[1], 0)))
         self.counts.parked += 1

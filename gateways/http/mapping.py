@@ -23,6 +23,7 @@ from gatehouse.gateways.json_messages import OF_THE_RECORD, json_name
 from gatehouse.gateways.properties.envelope import FIELDS, Cell, EnvelopeField, Kind, Shape, Where
 from gatehouse.gateways.properties.values import CHARSET, normalize, read
 from gatehouse.kernel.message import NOW, RETAIN, Place, When
+from gatehouse.kernel.records.record import SENT_HEADERS
 from gatehouse.tracing.context import HEADER, MAX_BYTES, STATE
 
 """This door's column in the property table."""
@@ -379,6 +380,8 @@ def _read_user_headers(publication: Publication, pairs: object) -> None:
         return
     if not isinstance(pairs, list):
         raise Refusal("invalid_body", "'headers' is a list of [name, value]")
+    if len(pairs) > SENT_HEADERS:
+        raise Refusal("invalid_body", f"a message has at most {SENT_HEADERS} headers")
     for pair in pairs:
         if not isinstance(pair, list) or len(pair) != 2 or not isinstance(pair[0], str):
             raise Refusal("invalid_body", "a header is [name, value]")

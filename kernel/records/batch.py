@@ -27,7 +27,7 @@ from crc32c import crc32c
 from gatehouse.kernel.errors import CorruptBatch, InvalidRecord, InvalidTimestamp, MessageTooLarge, UnsupportedBatch
 from gatehouse.kernel.message import Leased, Piece, Record
 from gatehouse.kernel.records.compression import NONE, decompress
-from gatehouse.kernel.records.record import MAX_HEADERS, decode_records, skip_records, split_records
+from gatehouse.kernel.records.record import SENT_HEADERS, decode_records, skip_records, split_records
 
 if TYPE_CHECKING:
     from mypy_extensions import i64  # the processor's, for the compiler; an `int` where nothing is compiled
@@ -346,7 +346,7 @@ def walk_records(data: bytes, at: i64, first: i64, stop: i64, base_ms: i64, limi
             at += 1
         else:
             count, at = _number(data, at, end, NUMBER_BITS)
-            if count < 0 or count > MAX_HEADERS:
+            if count < 0 or count > SENT_HEADERS:
                 raise InvalidRecord(f"record {i} claims {count} headers")
             at, more = _skip_headers(data, at, end, count)
             headers += count

@@ -29,6 +29,8 @@ NULL: Final = b"\x01"          # the varint -1
 
 SMALL_LIMIT: Final = 1 << 14
 MAX_HEADERS: Final = 10_000    # of one record
+CARRIED_HEADERS: Final = MAX_HEADERS - 10       # of one that enters: its address, and its deaths, are added here
+SENT_HEADERS: Final = CARRIED_HEADERS - 10      # of what a sender sends: a link adds some of its own
 MAX_TIME_MS: Final = 1 << 61   # either side of 1970: differences of times fit 64 bits, too
 
 
@@ -83,6 +85,11 @@ def add_header(headers: bytes, extra: bytes, extra_count: int = 1) -> bytes:
     """Encoded headers with one more, or so many, as `encode_header` makes them, at the end."""
     count, at = read_varint(headers, 0)
     return varint(count + extra_count) + headers[at:] + extra
+
+
+def are_too_many(headers: bytes) -> bool:
+    """Whether these are more headers than a message may enter with; one has two bytes at least."""
+    return len(headers) > 2 * CARRIED_HEADERS and read_varint(headers, 0)[0] > CARRIED_HEADERS
 
 
 def without_headers(headers: bytes, names: Container[bytes]) -> bytes:

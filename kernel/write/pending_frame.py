@@ -34,7 +34,7 @@ from gatehouse.kernel.message import (
 from gatehouse.kernel.records.authors import MAX_AUTHORS, encode_authors
 from gatehouse.kernel.records.batch import PLACE_BYTES, BatchHeader, place_of
 from gatehouse.kernel.records.headers import CONTEXT_MARK, RECEIPT_MARK, TRACE_MARK
-from gatehouse.kernel.records.record import SMALL_LIMIT, add_header
+from gatehouse.kernel.records.record import CARRIED_HEADERS, SMALL_LIMIT, add_header, are_too_many
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.write import body
 from gatehouse.kernel.write.body import Laid, Turn
@@ -79,9 +79,9 @@ def check(messages: list[Entering], refresh: Callable[[Placement], None],
     """Bring placements up to date that have changed, and what senders say of addresses in place (`stated`). Where
     `places` is given, messages have numbers of places in front; UnknownPlace where one is not in it.
 
-    Refuses the whole list with MessageTooLarge if one is, with InvalidAddress if one is to be retained under an address
-    that is too long for it. True where one enters a queue that may be full. Those that perhaps ask for a receipt are
-    added to `asking`, those that perhaps ask to be followed to `tracing`."""
+    Refuses the whole list with MessageTooLarge if one is, or has too many headers, with InvalidAddress if one is to be
+    retained under an address that is too long for it. True where one enters a queue that may be full. Those that
+    perhaps ask for a receipt are added to `asking`, those that perhaps ask to be followed to `tracing`."""
     last: object = None
     plain: object = None                 # headers that say nothing of this; messages of a burst often share theirs
     limit = 0
@@ -107,6 +107,8 @@ def check(messages: list[Entering], refresh: Callable[[Placement], None],
                                   f"{placement.topic or placement.address} takes: {limit}")
         if headers is plain:
             continue
+        if are_too_many(headers):
+            raise MessageTooLarge(f"a message has at most {CARRIED_HEADERS} headers")
         plain = headers
         # their names begin with the same byte, and looking for a number is quick; not `STATED in headers`: Python first
         # takes the left side for a number, and formats an error that it drops

@@ -9,7 +9,7 @@ import zstandard
 
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.message import DOOR_MASK, RETAIN, SHOWN_ORIGIN, Stamp
-from gatehouse.kernel.records.record import MARK, encode_headers
+from gatehouse.kernel.records.record import CARRIED_HEADERS, MARK, encode_headers
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.relay import frames, sealing
@@ -187,6 +187,16 @@ def test_what_the_other_hub_cannot_take_is_parked_with_the_reason() -> None:
     assert (parked[b"plant/no"][3], dict(parked[b"plant/no"][4])[b"h"]) == (b"1", b"v")
     assert dict(parked[b"plant/large"][4])[b"relay-refused"].startswith(b"message_too_large: ")
     assert right.links.describe_link("link")["received"]["refused"] == {"create_denied": 1, "message_too_large": 1}
+
+
+def test_a_message_that_has_too_many_headers_with_those_of_the_link_is_parked() -> None:
+    network, left, right = pair(SEND, RECEIVE)
+    left.rig.publish("plant/many", b"1", headers=[(b"", b"")] * CARRIED_HEADERS)
+    left.rig.publish("plant/few", b"2")
+    network.settle()
+    assert right.values("plant") == [b"2"]
+    [parked] = right.rig.read(PARKED_TOPIC)
+    assert dict(parked[4])[b"relay-refused"].startswith(b"message_too_large: ")
 
 
 def test_a_link_can_stop_where_a_message_is_refused_and_go_on() -> None:

@@ -20,6 +20,7 @@ from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.json_messages import record_to_json
 from gatehouse.gateways.properties.envelope import FIELDS, Kind, Where
 from gatehouse.kernel.message import RETAIN, TRANSIENT, Headers
+from gatehouse.kernel.records.record import SENT_HEADERS
 
 NOW_MS = 1_700_000_000_000
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
@@ -184,6 +185,7 @@ def test_a_whole_number_may_be_written_with_a_point() -> None:
     ({"value": "a", "value_base64": "AA=="}, "invalid_body"),
     ({"value_base64": "AA"}, "invalid_body"), ({"value_base64": 1}, "invalid_body"), ({"key": 1}, "invalid_body"),
     ({"headers": {"a": "b"}}, "invalid_body"), ({"headers": [["a"]]}, "invalid_body"),
+    ({"headers": [["a", "b"]] * (SENT_HEADERS + 1)}, "invalid_body"),
     ({"headers": [[1, "b"]]}, "invalid_body"), ({"headers": [["a", 1]]}, "invalid_body"),
     ({"headers": [["a", {"base64": "x", "y": 1}]]}, "invalid_body"), ({"headers": [["", "b"]]}, "invalid_header"),
     ({"timestamp": "x"}, "invalid_body"), ({"timestamp": True}, "invalid_body"), ({"timestamp": -1}, "invalid_body"),

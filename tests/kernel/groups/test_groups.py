@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.kernel.errors import AssignedGroup, ExpiredReceipt, KernelError, QueueExists, UnknownReceipt
+from gatehouse.kernel.errors import (
+    AssignedGroup,
+    ExpiredReceipt,
+    KernelError,
+    MessageTooLarge,
+    QueueExists,
+    UnknownReceipt,
+)
 from gatehouse.kernel.groups.core import LAZY_MS
 from gatehouse.kernel.groups.cursor import MAX_ATTEMPT, Lease
 from gatehouse.kernel.groups.dead_lettering import deaths_of
@@ -13,6 +20,7 @@ from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings, Retry
 from gatehouse.kernel.groups.members import Membership
 from gatehouse.kernel.message import Leased
+from gatehouse.kernel.records.record import CARRIED_HEADERS, read_headers
 from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.rig import Rig
 
@@ -615,3 +623,22 @@ def test_a_group_that_begins_to_keep_order_knows_what_is_out(tmp_path: Path, wai
     group.ack(handles(out))
     rig.run()
     assert values(pop(rig, group)) == [b"2"]
+
+
+def test_as_many_headers_as_a_message_may_have_leave_room_for_those_of_the_hub() -> None:
+    rig = Rig()
+    groups = rig.kernel.groups
+    bound = groups.declare_queue("bound")
+    groups.bind("plant/#", bound)
+    with pytest.raises(MessageTooLarge):
+        rig.publish("plant/k", b"refused", headers=[(b"", b"")] * (CARRIED_HEADERS + 1))
+    rig.publish("plant/k", b"1", headers=[(b"", b"")] * CARRIED_HEADERS)
+    rig.publish("plant/k", b"2")
+    group = groups.group("g", "plant")
+    group.reject(handles(pop(rig, group)))
+    rig.run()
+    dead = groups.queue("$dead-letters/g")
+    assert dead is not None
+    for queue in bound, dead:
+        assert [(values([leased]), len(read_headers(leased[7], 0)[0]) > 2) for leased in pop(
+            rig, groups.queue_group(queue))] == [([b"1"], True), ([b"2"], False)]

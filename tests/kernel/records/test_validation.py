@@ -14,6 +14,7 @@ from gatehouse.kernel.message import Piece
 from gatehouse.kernel.records import validation
 from gatehouse.kernel.records.batch import MAX_OPENED_BYTES, MAX_TIMESTAMP_MS, check_batch, read_header, records_of
 from gatehouse.kernel.records.compression import OpenedTooLarge
+from gatehouse.kernel.records.record import SENT_HEADERS
 from gatehouse.kernel.records.validation import (
     OPENED_RATIO,
     SMALL_BYTES,
@@ -102,6 +103,12 @@ def test_the_headers_of_a_batch_are_bounded_together(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(validation, "MAX_BATCH_HEADERS", 1_199)
     with pytest.raises(MessageTooLarge):
         opened(wrap(records, 4))
+
+
+def test_a_record_has_room_for_headers_of_the_hub() -> None:
+    assert opened(wrap(encode_record(0, None, b"v", ((b"", b""),) * SENT_HEADERS), 1))
+    with pytest.raises(InvalidRecord):
+        opened(wrap(encode_record(0, None, b"v", ((b"", b""),) * (SENT_HEADERS + 1)), 1))
 
 
 def test_a_batch_is_walked_over_in_slices() -> None:
