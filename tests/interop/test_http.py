@@ -115,6 +115,27 @@ def test_a_thousand_messages_in_one_request_come_back_in_order_by_pages(hub: Run
     assert len(ask(hub, "GET", "/v1/topics/many/messages?from=2000-01-01T00:00:00Z&max=1000")["messages"]) == 1000
 
 
+def test_answers_follow_a_topic_that_changes(hub: RunningHub) -> None:
+    ask(hub, "PUT", "/v1/topics/grows", {"partitions": 1, "max_message_bytes": 100})
+    batch = {"messages": [{"key": str(number), "value": str(number)} for number in range(20)]}
+
+    def told() -> list[Any]:
+        answers = list(ask(hub, "POST", "/v1/topics/grows/messages", batch)["messages"])
+        return answers + [ask(hub, "POST", f"/v1/publish/grows/{number}", b"x") for number in range(20)]
+
+    told()
+    with pytest.raises(urllib.error.HTTPError, match="413"):
+        ask(hub, "POST", "/v1/topics/grows/messages", {"messages": [{"value": "x" * 200}]})
+    ask(hub, "PATCH", "/v1/topics/grows", {"max_message_bytes": 1000})
+    assert ask(hub, "POST", "/v1/topics/grows/messages", {"messages": [{"value": "x" * 200}]})["messages"]
+    for partitions in (8, 32):
+        ask(hub, "PATCH", "/v1/topics/grows", {"partitions": partitions})
+        answers = told()
+        stored = {message["id"]: message for message in read_all(hub, "grows")}
+        assert [(each["partition"], each["offset"]) for each in answers] == [
+            (stored[each["id"]]["partition"], stored[each["id"]]["offset"]) for each in answers]
+
+
 def test_batches_hold_what_pages_show(hub: RunningHub) -> None:
     ask(hub, "POST", "/v1/topics/bulk/messages", {"messages": [{"value": str(number)} for number in range(50)]})
     topic = ask(hub, "GET", "/v1/topics/bulk")
