@@ -163,6 +163,15 @@ def test_a_repeated_idempotency_key_stores_once(hub: RunningHub) -> None:
     assert len(read_all(hub, "once")) == 1
 
 
+def test_each_try_of_a_request_may_have_a_trace_of_its_own(hub: RunningHub) -> None:
+    key = {"Idempotency-Key": "order-8", "tracestate": "a=1", "X-Expires-In": "60"}
+    tries = [ask(hub, "POST", "/v1/publish/traced/a", b"x", **key, traceparent=f"00-{number:032x}-{number:016x}-00")
+             for number in (1, 2)] + [ask(hub, "POST", "/v1/publish/traced/a", b"x", **key)]
+    assert tries == tries[:1] * 3 and len(read_all(hub, "traced")) == 1
+    with pytest.raises(urllib.error.HTTPError, match="422"):
+        ask(hub, "POST", "/v1/publish/traced/a", b"x", **key, **{"X-Header-Other": "1"})
+
+
 def test_a_long_poll_is_woken_by_another_clients_message(hub: RunningHub) -> None:
     ask(hub, "PUT", "/v1/topics/poll", {"partitions": 3})
     cursor = ask(hub, "GET", "/v1/topics/poll/messages?from=latest")["cursor"]
