@@ -163,6 +163,20 @@ def test_a_repeated_idempotency_key_stores_once(hub: RunningHub) -> None:
     assert len(read_all(hub, "once")) == 1
 
 
+def test_a_repetition_is_answered_as_the_first_after_partitions_were_added(hub: RunningHub) -> None:
+    ask(hub, "PUT", "/v1/topics/wider", {"partitions": 1})
+    batch = {"messages": [{"key": str(number), "value": "x"} for number in range(20)]}
+
+    def told() -> list[Any]:
+        return [ask(hub, "POST", "/v1/topics/wider/messages", batch, **{"Idempotency-Key": "wide"})] + [
+            ask(hub, "POST", f"/v1/publish/wider/{number}", b"x", **{"Idempotency-Key": f"wide-{number}"})
+            for number in range(20)]
+
+    first = told()
+    ask(hub, "PATCH", "/v1/topics/wider", {"partitions": 8})
+    assert told() == first
+
+
 def test_each_try_of_a_request_may_have_a_trace_of_its_own(hub: RunningHub) -> None:
     key = {"Idempotency-Key": "order-8", "tracestate": "a=1", "X-Expires-In": "60"}
     tries = [ask(hub, "POST", "/v1/publish/traced/a", b"x", **key, traceparent=f"00-{number:032x}-{number:016x}-00")
