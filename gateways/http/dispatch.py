@@ -17,6 +17,7 @@ from gatehouse.gateways.http.representation import (
     COMPRESSED_TYPES,
     MATCHED,
     TAGGED,
+    WEAK,
     accepts,
     choose,
     encode,
@@ -234,9 +235,11 @@ class Dispatcher:
             self._respond_encoded(call, response, coding, encode(response.body, coding))
 
     def _coding_of(self, call: Call, response: Response) -> str | None:
-        """How large text is compressed for who asks for it; None: not at all."""
+        """How large text is compressed for who asks for it; None: not at all. What has a strong tag never is: other
+        bytes would have another one, and changes (`If-Match`) ask by it."""
         if len(response.body) < self.door.config.compress_above_bytes or "Content-Encoding" in response.headers \
                 or "Content-Range" in response.headers or call.method == "HEAD" \
+                or not response.headers.get("ETag", WEAK).startswith(WEAK) \
                 or COMPRESSED_TYPES.match(response.content_type) is None:
             return None
         add_vary(response, "Accept-Encoding")
@@ -246,9 +249,6 @@ class Dispatcher:
     def _respond_encoded(call: Call, response: Response, coding: str, body: bytes) -> None:
         response.body = body
         response.set("Content-Encoding", coding)
-        tag = response.headers.get("ETag", "W/")
-        if not tag.startswith("W/"):
-            response.set("ETag", f"W/{tag}")                 # other bytes, the same words
         call.session.respond(call, response)
 
     def fail(self, call: Call, error: BaseException) -> None:
