@@ -192,9 +192,10 @@ class Dispatcher:
         if coding is not None and coding.strip().lower() != "chunked":
             # What is coded besides would be stored as it is, which nobody who sent it means.
             raise Refusal("not_built", "of transfer codings 'chunked' alone is known here")
-        if "if-match" in fields and call.method not in READING \
+        if call.method not in READING and ("if-match" in fields or "if-none-match" in fields) \
                 and (endpoint is None or endpoint.pattern not in MATCHED):
-            raise Refusal("not_built", "If-Match is for users, rules, topics, groups and webhooks; nothing changed")
+            raise Refusal("not_built", "If-Match and If-None-Match are for users, rules, limits, topics, groups and "
+                                       "webhooks; nothing changed")
         if handler.acts and "sec-fetch-site" in fields:
             self._cors.check_act(fields)
 

@@ -14,7 +14,7 @@ alone. Topics, groups and webhooks show how they do, too, so their tags have two
     "DEFINITION.ALL"        a topic, a group, a webhook
 
 Who asks for it again has it if the whole tag is the same; a change asks about the definition alone, which a message
-more or less does not touch. Other paths refuse `If-Match`.
+more or less does not touch. On other paths what would change something refuses both.
 """
 from __future__ import annotations
 
