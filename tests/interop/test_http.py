@@ -136,6 +136,14 @@ def test_answers_follow_a_topic_that_changes(hub: RunningHub) -> None:
             (stored[each["id"]]["partition"], stored[each["id"]]["offset"]) for each in answers]
 
 
+def test_a_queue_that_was_made_anew_is_published_to(hub: RunningHub) -> None:
+    for value in ("1", "2"):
+        ask(hub, "PUT", "/v1/queues/again", {})
+        ask(hub, "POST", "/v1/publish/$queue/again", value.encode())
+        assert [each["value"] for each in ask(hub, "GET", "/v1/queues/again/messages")["messages"]] == [value]
+        ask(hub, "DELETE", "/v1/queues/again")
+
+
 def test_batches_hold_what_pages_show(hub: RunningHub) -> None:
     ask(hub, "POST", "/v1/topics/bulk/messages", {"messages": [{"value": str(number)} for number in range(50)]})
     topic = ask(hub, "GET", "/v1/topics/bulk")
