@@ -428,6 +428,10 @@ class Kernel:  # decision 138
         """As `place_routed`, where the topic of the address is there already; else None, and nothing is made."""
         return self._places.place_known(address, partition_ids, tenant)
 
+    def refresh(self, placement: Placement) -> None:
+        """Bring a placement up to date, as an append to it does first. Raises as `place`."""
+        self._places.refresh(placement)
+
     @property
     def has_routes(self) -> bool:
         """Whether addresses may lead elsewhere than to the topic of their first level."""

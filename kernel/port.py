@@ -3,10 +3,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gatehouse.kernel.api import DoorSide, HalfMessage, Heard, Message
-from gatehouse.kernel.errors import UnknownPlace, UnknownQueue
+from gatehouse.kernel.errors import KernelError, UnknownPlace, UnknownQueue
 from gatehouse.kernel.group_calls import PortGroups
 from gatehouse.kernel.halves.half_records import Half
 from gatehouse.kernel.message import (
@@ -200,13 +201,18 @@ class Port:
         return self._last_place
 
     def max_bytes(self, guard: int, place: int) -> int:
-        return self._placement(guard, place).max_message_bytes
+        return self._as_it_is(guard, place).max_message_bytes
 
     def look(self, guard: int, place: int) -> Place:
-        placement = self._guards[guard].get(place)
-        if placement is None:
-            raise UnknownPlace(UNKNOWN)
-        return _shown(placement)
+        return _shown(self._as_it_is(guard, place))
+
+    def _as_it_is(self, guard: int, place: int) -> Placement:
+        """Topics may have changed since the place was given, or last appended to."""
+        placement = self._placement(guard, place)
+        if placement.version != placement.first_level.version:
+            with suppress(KernelError):      # what cannot be found again is as it was: an append says why
+                self._kernel.refresh(placement)
+        return placement
 
     def can_be_stored(self, guard: int, place: int) -> bool:
         placement = self._placement(guard, place)

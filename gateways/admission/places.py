@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 PLACES_MAX: Final = 65536      # addresses remembered per principal and door; about 40 MiB when all are long
 
 
-LEAVING: Final = 4096          # numbers that are forgotten together, behind so many newer ones: see GivenPlaces
+LEAVING: Final = 10_000
+"""Numbers that are forgotten together, behind so many newer ones: a body of HTTP may name as many addresses before the
+first of them is appended (`max_request_messages`, unless it is set higher). See GivenPlaces."""
 
 
 class GivenPlaces:  # decision 95

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.group_settings import QueueSettings
@@ -62,7 +63,10 @@ class Answers:
 
     def expect(self, address: str, correlation: bytes) -> Reply[Came | None]:
         """The answer that comes to this address, or to the door's queue where it is "". Raises what the kernel
-        refuses."""
+        refuses. Refuses what another request waits for: nobody could tell which of them is answered."""
+        if (address, correlation) in self._waiting:
+            raise Refusal("invalid_header", "another request with this X-Correlation-Id waits for its answer; left "
+                                            "out, one is made")
         if address:
             count = self._addresses.get(address, 0)
             if not count:

@@ -17,6 +17,7 @@ from gatehouse.gateways.http.representation import (
     COMPRESSED_TYPES,
     MATCHED,
     TAGGED,
+    WEAK,
     accepts,
     choose,
     encode,
@@ -191,9 +192,10 @@ class Dispatcher:
         if coding is not None and coding.strip().lower() != "chunked":
             # What is coded besides would be stored as it is, which nobody who sent it means.
             raise Refusal("not_built", "of transfer codings 'chunked' alone is known here")
-        if "if-match" in fields and call.method not in READING \
+        if call.method not in READING and ("if-match" in fields or "if-none-match" in fields) \
                 and (endpoint is None or endpoint.pattern not in MATCHED):
-            raise Refusal("not_built", "If-Match is for users, rules, topics, groups and webhooks; nothing changed")
+            raise Refusal("not_built", "If-Match and If-None-Match are for users, rules, limits, topics, groups and "
+                                       "webhooks; nothing changed")
         if handler.acts and "sec-fetch-site" in fields:
             self._cors.check_act(fields)
 
@@ -234,9 +236,11 @@ class Dispatcher:
             self._respond_encoded(call, response, coding, encode(response.body, coding))
 
     def _coding_of(self, call: Call, response: Response) -> str | None:
-        """How large text is compressed for who asks for it; None: not at all."""
+        """How large text is compressed for who asks for it; None: not at all. What has a strong tag never is: other
+        bytes would have another one, and changes (`If-Match`) ask by it."""
         if len(response.body) < self.door.config.compress_above_bytes or "Content-Encoding" in response.headers \
                 or "Content-Range" in response.headers or call.method == "HEAD" \
+                or not response.headers.get("ETag", WEAK).startswith(WEAK) \
                 or COMPRESSED_TYPES.match(response.content_type) is None:
             return None
         add_vary(response, "Accept-Encoding")
@@ -246,9 +250,6 @@ class Dispatcher:
     def _respond_encoded(call: Call, response: Response, coding: str, body: bytes) -> None:
         response.body = body
         response.set("Content-Encoding", coding)
-        tag = response.headers.get("ETag", "W/")
-        if not tag.startswith("W/"):
-            response.set("ETag", f"W/{tag}")                 # other bytes, the same words
         call.session.respond(call, response)
 
     def fail(self, call: Call, error: BaseException) -> None:

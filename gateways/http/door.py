@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.http.openapi import Route
     from gatehouse.gateways.switchboard import Submitter
     from gatehouse.kernel.api import Message
-    from gatehouse.kernel.message import Stored, When
+    from gatehouse.kernel.message import Place, Stored, When
     from gatehouse.kernel.state.topics import Topic
 
 DOOR: Final = 2
@@ -269,6 +269,16 @@ class Door:
                                      refuses=True)
         if slow_ms:
             self.slow_down(guard, slow_ms)       # as few are
+
+    def stored_in(self, place: Place, position: tuple[int, int, int]) -> Place:
+        """The place of a message that lies in this position: what is answered again may have been stored before its
+        topic got partitions."""
+        partition_id, offset, _ = position
+        if offset < 0 or partition_id == place.partition_id:
+            return place
+        for _, numbers in self.port.groups.topics_of([partition_id]):
+            return place._replace(partition=numbers[0], partition_id=partition_id)
+        return place
 
     def slow_down(self, guard: Guard, slow_ms: int) -> None:
         """Remember for how long a sender is to be slowed; 0: not at all."""

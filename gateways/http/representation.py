@@ -2,8 +2,9 @@
 9110, 8, 12 and 13). Pure.
 
 What is large enough and worth it is compressed for who asks: zstd (RFC 8878) before gzip. A message's own bytes never
-are, nor is what a stream writes. `Content-Encoding` of a published value is a property of the message and is kept with
-it; of a document (JSON, structured CloudEvents) it is the document's, and undone here, up to a bound.
+are, nor is what a stream writes, or what has a strong tag. `Content-Encoding` of a published value is a property of the
+message and is kept with it; of a document (JSON, structured CloudEvents) it is the document's, and undone here, up to a
+bound.
 
 An entity tag tells whether a client has the answer already. Changes that are made only to what their sender has seen
 (`If-Match`, `If-None-Match`) ask by strong tags, made of the document that is shown. Users and rules show settings
@@ -13,7 +14,7 @@ alone. Topics, groups and webhooks show how they do, too, so their tags have two
     "DEFINITION.ALL"        a topic, a group, a webhook
 
 Who asks for it again has it if the whole tag is the same; a change asks about the definition alone, which a message
-more or less does not touch. Other paths refuse `If-Match`.
+more or less does not touch. On other paths what would change something refuses both.
 """
 from __future__ import annotations
 
@@ -141,15 +142,18 @@ def _check_whole(decompressor: zstandard.ZstdDecompressor, body: bytes) -> None:
 
 # --- entity tags --------------------------------------------------------------------------------------------------
 
+WEAK: Final = "W/"
+
+
 def tag_of(body: bytes) -> str:
     """The weak entity tag of an answer: the same words in another coding are the same."""
-    return f'W/"{blake2b(body, digest_size=TAG_BYTES).hexdigest()}"'
+    return f'{WEAK}"{blake2b(body, digest_size=TAG_BYTES).hexdigest()}"'
 
 
 def matches(if_none_match: str, tag: str) -> bool:
     """Whether the client has it already (RFC 9110, 13.1.2: weak comparison)."""
-    opaque = tag.removeprefix("W/")
-    return any(entry.strip().removeprefix("W/") in ("*", opaque) for entry in if_none_match.split(","))
+    opaque = tag.removeprefix(WEAK)
+    return any(entry.strip().removeprefix(WEAK) in ("*", opaque) for entry in if_none_match.split(","))
 
 
 MATCHED: Final = frozenset(("/v1/users/{name}", "/v1/acl/{id}", "/v1/limits/{id}", "/v1/topics/{topic}",

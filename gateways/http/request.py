@@ -35,7 +35,8 @@ ONCE: Final = frozenset(("host", "transfer-encoding", "content-type", "authoriza
 
 LENGTH_CHARS: Final = len("content-length")
 
-_UNUSUAL: Final = frozenset(("origin", "sec-fetch-site", "if-match", "transfer-encoding", "expect", "accept-encoding"))
+_UNUSUAL: Final = frozenset(("origin", "sec-fetch-site", "if-match", "if-none-match", "transfer-encoding", "expect",
+                             "accept-encoding"))
 """With them a request is looked at more closely, or its answer is made in another way."""
 
 

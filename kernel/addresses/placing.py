@@ -203,11 +203,13 @@ class Places:
 
     def renew(self, placement: Placement) -> None:
         """Topics have changed: find this placement's topic again, making it anew if it was deleted and whoever asked
-        for the placement may. Raises as `place`, and again until it has succeeded."""
+        for the placement may; or the queue that has the name by now. Raises as `place`, and again until it has
+        succeeded."""
         if placement.queue is not None:
             queue = self._require_queue(placement.queue.name, placement.tenant)
             if queue.first_partition_id != placement.queue.first_partition_id:
-                raise UnknownQueue(f"queue {queue.name!r} was deleted and made anew")
+                priority = placement.partition_id - placement.queue.first_partition_id
+                placement.partition_id = queue.partition_id(priority)
             placement.queue = queue
         else:
             self._renew_topic(placement)

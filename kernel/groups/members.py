@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 PRUNE_LEASES: Final = 64             # leases of a member, before those that are over are let go of
 
+POP_BYTES: Final = 1 << 20
+"""Of values and headers, after which a pop is given no more: its answer is held whole, and anybody may ask for one."""
+
 
 class Member(Protocol):
     """Who is pushed messages."""
@@ -186,22 +189,25 @@ class Pop:
         self.invisible_ms = invisible_ms
         self.taker = taker
         self.leased: list[Leased] = []
+        self._leased_bytes = 0
         self.done = False
         self.error: KernelError | None = None
 
     @property
     def room(self) -> int:
         """How many messages more it takes."""
-        return self.count - len(self.leased)
+        return self.count - len(self.leased) if self._leased_bytes < POP_BYTES else 0
 
     def hand(self, messages: list[Leased]) -> None:
         """These are leased for it."""
         assert not self.done and len(messages) <= self.room, "a request is given what it asked for"
         self.leased += messages
+        self._leased_bytes += _bytes_of(messages)
 
     def drop(self, key: Key) -> None:
         """What it has of the cursor of this key is not its own any more."""
         self.leased = [message for message in self.leased if message[0] != key]
+        self._leased_bytes = _bytes_of(self.leased)
 
     def finish(self) -> None:
         """It gets no more; its answer waits for the frame of its leases."""
@@ -235,3 +241,7 @@ class Pop:
         error = stored[0].error
         self.error = error if isinstance(error, KernelError) else None
         self._on_popped([] if error is not None else self.leased)
+
+
+def _bytes_of(messages: list[Leased]) -> int:
+    return sum([len(message[7]) + (0 if message[6] is None else len(message[6])) for message in messages])

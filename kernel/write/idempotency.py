@@ -17,6 +17,7 @@ An answer, big-endian. Messages of one partition mostly follow each other, so po
 from __future__ import annotations
 
 import json
+import re
 import struct
 import sys
 from array import array
@@ -32,6 +33,7 @@ from gatehouse.kernel.records.headers import EXPIRES_HEADER
 from gatehouse.kernel.records.record import encode_headers, read_headers
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.write.pending_frame import PendingFrame, Places, Repeatable, Submission
+from gatehouse.tracing.context import HEADER, STATE
 
 if TYPE_CHECKING:
     from gatehouse.kernel.write.committer import Committer
@@ -41,6 +43,8 @@ _HEAD = struct.Struct(">B16sQQII")
 _HEAD_2 = struct.Struct(">B16sQII")
 _RUN = struct.Struct(">Qqq")
 _MAX_SHORT: Final = 1 << 16
+OF_A_TRY: Final = re.compile(b"|".join([EXPIRES_HEADER, HEADER, STATE]))
+"""Headers whose values a sender, or the library that traces its requests, gives anew to each try."""
 
 
 class Answer(NamedTuple):
@@ -51,12 +55,13 @@ class Answer(NamedTuple):
 
 
 def fingerprint(messages: list[Message]) -> bytes:
-    """Tells whether a repeated key comes with the same messages. One that is to live for so long ends later each time
-    that it is sent: when it expires does not count."""
+    """Tells whether a repeated key comes with the same messages. What is another each time that the same is sent does
+    not count: when a message expires that is to live for so long, and the trace of the try."""
     digest = blake2b(digest_size=16)
     for placement, value, headers, _, timestamp_ms in messages:
-        if headers.find(EXPIRES_HEADER) >= 0:
-            headers = encode_headers([header for header in read_headers(headers, 0)[0] if header[0] != EXPIRES_HEADER])
+        if OF_A_TRY.search(headers) is not None:
+            headers = encode_headers([header for header in read_headers(headers, 0)[0]
+                                      if OF_A_TRY.fullmatch(header[0]) is None])
         for part in (placement.address.encode(), value, headers, timestamp_ms.to_bytes(8, "big", signed=True)):
             digest.update(b"\0" if part is None else len(part).to_bytes(8, "big") + b"\1" + part)
     return digest.digest()

@@ -115,6 +115,35 @@ def test_a_thousand_messages_in_one_request_come_back_in_order_by_pages(hub: Run
     assert len(ask(hub, "GET", "/v1/topics/many/messages?from=2000-01-01T00:00:00Z&max=1000")["messages"]) == 1000
 
 
+def test_answers_follow_a_topic_that_changes(hub: RunningHub) -> None:
+    ask(hub, "PUT", "/v1/topics/grows", {"partitions": 1, "max_message_bytes": 100})
+    batch = {"messages": [{"key": str(number), "value": str(number)} for number in range(20)]}
+
+    def told() -> list[Any]:
+        answers = list(ask(hub, "POST", "/v1/topics/grows/messages", batch)["messages"])
+        return answers + [ask(hub, "POST", f"/v1/publish/grows/{number}", b"x") for number in range(20)]
+
+    told()
+    with pytest.raises(urllib.error.HTTPError, match="413"):
+        ask(hub, "POST", "/v1/topics/grows/messages", {"messages": [{"value": "x" * 200}]})
+    ask(hub, "PATCH", "/v1/topics/grows", {"max_message_bytes": 1000})
+    assert ask(hub, "POST", "/v1/topics/grows/messages", {"messages": [{"value": "x" * 200}]})["messages"]
+    for partitions in (8, 32):
+        ask(hub, "PATCH", "/v1/topics/grows", {"partitions": partitions})
+        answers = told()
+        stored = {message["id"]: message for message in read_all(hub, "grows")}
+        assert [(each["partition"], each["offset"]) for each in answers] == [
+            (stored[each["id"]]["partition"], stored[each["id"]]["offset"]) for each in answers]
+
+
+def test_a_queue_that_was_made_anew_is_published_to(hub: RunningHub) -> None:
+    for value in ("1", "2"):
+        ask(hub, "PUT", "/v1/queues/again", {})
+        ask(hub, "POST", "/v1/publish/$queue/again", value.encode())
+        assert [each["value"] for each in ask(hub, "GET", "/v1/queues/again/messages")["messages"]] == [value]
+        ask(hub, "DELETE", "/v1/queues/again")
+
+
 def test_batches_hold_what_pages_show(hub: RunningHub) -> None:
     ask(hub, "POST", "/v1/topics/bulk/messages", {"messages": [{"value": str(number)} for number in range(50)]})
     topic = ask(hub, "GET", "/v1/topics/bulk")
@@ -140,6 +169,29 @@ def test_a_repeated_idempotency_key_stores_once(hub: RunningHub) -> None:
         ask(hub, "POST", "/v1/publish/once/a", b"y", **key)
     assert (refused.value.code, json.loads(refused.value.read())["code"]) == (422, "idempotency_conflict")
     assert len(read_all(hub, "once")) == 1
+
+
+def test_a_repetition_is_answered_as_the_first_after_partitions_were_added(hub: RunningHub) -> None:
+    ask(hub, "PUT", "/v1/topics/wider", {"partitions": 1})
+    batch = {"messages": [{"key": str(number), "value": "x"} for number in range(20)]}
+
+    def told() -> list[Any]:
+        return [ask(hub, "POST", "/v1/topics/wider/messages", batch, **{"Idempotency-Key": "wide"})] + [
+            ask(hub, "POST", f"/v1/publish/wider/{number}", b"x", **{"Idempotency-Key": f"wide-{number}"})
+            for number in range(20)]
+
+    first = told()
+    ask(hub, "PATCH", "/v1/topics/wider", {"partitions": 8})
+    assert told() == first
+
+
+def test_each_try_of_a_request_may_have_a_trace_of_its_own(hub: RunningHub) -> None:
+    key = {"Idempotency-Key": "order-8", "tracestate": "a=1", "X-Expires-In": "60"}
+    tries = [ask(hub, "POST", "/v1/publish/traced/a", b"x", **key, traceparent=f"00-{number:032x}-{number:016x}-00")
+             for number in (1, 2)] + [ask(hub, "POST", "/v1/publish/traced/a", b"x", **key)]
+    assert tries == tries[:1] * 3 and len(read_all(hub, "traced")) == 1
+    with pytest.raises(urllib.error.HTTPError, match="422"):
+        ask(hub, "POST", "/v1/publish/traced/a", b"x", **key, **{"X-Header-Other": "1"})
 
 
 def test_a_long_poll_is_woken_by_another_clients_message(hub: RunningHub) -> None:

@@ -88,3 +88,11 @@ def test_a_message_more_changes_the_tag_and_not_the_settings(hub: RunningHub) ->
     assert status == 200 and shown["bounds"][0]["high_watermark"] == 1 and now != seen
     assert ask(hub, "PATCH", "/v1/topics/busy", {"retention_ms": 1000}, If_Match=seen)[0] == 200
     assert ask(hub, "PATCH", "/v1/topics/busy", {"retention_ms": 2000}, If_Match=now)[0] == 412
+
+
+def test_the_tag_of_a_large_answer_is_good_for_a_change_whatever_its_reader_accepts(hub: RunningHub) -> None:
+    assert ask(hub, "PUT", "/v1/topics/wide", {"partitions": 64})[0] == 201
+    for retention_ms, accepted in enumerate(("gzip, deflate", "zstd", "identity"), 1000):
+        _, shown, seen = ask(hub, "GET", "/v1/topics/wide", Accept_Encoding=accepted)
+        assert len(shown["bounds"]) == 64
+        assert ask(hub, "PATCH", "/v1/topics/wide", {"retention_ms": retention_ms}, If_Match=seen)[0] == 200

@@ -173,6 +173,29 @@ def test_many_at_once_each_get_their_own_answer(hub: RunningHub) -> None:
     assert answers == {number: f"worker says {number}" for number in range(20)}
 
 
+@pytest.mark.parametrize("address", ["", "answers/twice"])
+def test_of_two_that_could_not_be_told_apart_the_second_is_refused(hub: RunningHub, address: str) -> None:
+    where, topic = ({"X_Reply_To": address}, "twice-addressed") if address else ({}, "twice")
+    answers: list[tuple[int, Any]] = []
+    first = threading.Thread(target=lambda: answers.append(
+        post(hub, f"/v1/request/{topic}/a", b"first", X_Correlation_Id="17", **where)))
+    with device(hub, f"{topic}/+") as seen:
+        assert post(hub, f"/v1/request/{topic}/a", b"before", X_Correlation_Id="17", **where)[0] == 200
+    assert len(seen) == 1
+    path = f"http://127.0.0.1:{hub.port('http')}/v1/topics/{topic}/messages"
+    first.start()
+    while True:
+        with urllib.request.urlopen(path, timeout=DEADLINE_S) as page:
+            asked = [message for message in json.loads(page.read())["messages"] if message["value"] == "first"]
+        if asked:
+            break
+    status, problem = post(hub, f"/v1/request/{topic}/a", b"second", X_Correlation_Id="17", **where)
+    assert (status, problem["code"]) == (400, "invalid_header")
+    post(hub, f"/v1/publish?address={asked[0]['reply_to']}", b"for the first", X_Correlation_Id="17")
+    first.join()
+    assert [(status, answer["value"]) for status, answer in answers] == [(200, "for the first")]
+
+
 def test_nobody_answers(hub: RunningHub) -> None:
     status, problem = post(hub, "/v1/request/nobody/here?wait=0.2", b"?")
     assert (status, problem["code"]) == (504, "no_answer")

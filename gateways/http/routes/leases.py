@@ -74,7 +74,8 @@ DISK_S: Final = 0.25
 
 
 TOPIC: Final = Parameter("topic", "What the group reads.", required=True, example="plant")
-MAX: Final = Whole("max", "Most messages.", default=32, lowest=1, highest=Setting("max_page_messages"))
+MAX: Final = Whole("max", "Most messages. Of large ones there are fewer: an answer has about a MiB of them, or one.",
+                   default=32, lowest=1, highest=Setting("max_page_messages"))
 FOR: Final = Seconds("invisible", "Seconds for which the messages are their taker's; 0: as the group says.",
                      highest=MAX_INVISIBLE_MS / 1000)
 POP_PARAMETERS: Final = (MAX, FOR, WAIT, VALUES)

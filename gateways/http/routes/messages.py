@@ -158,7 +158,7 @@ async def store_batch(door: Door, guard: Guard, batch: Batch, request: Publicati
     """Append what can be stored and answer for each. Refuses where that is nothing."""
     if batch.results and not batch.messages:
         raise _nothing_stored(batch)
-    return _answer(batch, await _append(door, guard, batch, request), request.respond_async)
+    return _answer(door, batch, await _append(door, guard, batch, request), request.respond_async)
 
 
 def _nothing_stored(batch: Batch) -> Refusal:
@@ -290,14 +290,14 @@ async def _append(door: Door, guard: Guard, batch: Batch, request: Publication) 
     return await door.append(guard, batch.messages, request.idempotency_key, whens, request.wait_s)
 
 
-def _answer(batch: Batch, stored: Stored | None, respond_async: bool) -> Response:
+def _answer(door: Door, batch: Batch, stored: Stored | None, respond_async: bool) -> Response:
     status = 202 if respond_async else 201
     mixed = len(batch.messages) < len(batch.results)
     headers = {"Preference-Applied": "respond-async"} if respond_async else None
-    return json_answer({"messages": results_of(batch, stored, status)}, 207 if mixed else status, headers)
+    return json_answer({"messages": results_of(door, batch, stored, status)}, 207 if mixed else status, headers)
 
 
-def results_of(batch: Batch, stored: Stored | None, status: int) -> list[dict[str, Any]]:
+def results_of(door: Door, batch: Batch, stored: Stored | None, status: int) -> list[dict[str, Any]]:
     """What became of each message of the list."""
     results = []
     for result in batch.results:
@@ -307,6 +307,8 @@ def results_of(batch: Batch, stored: Stored | None, status: int) -> list[dict[st
         position = stored.positions[result] if stored is not None else None
         append_ms = stored.append_ms if stored is not None else 0
         place, timestamp_ms = batch.places[result], batch.messages[result][4]
+        if position is not None:
+            place = door.stored_in(place, position)
         results.append({**describe_place(place, position, timestamp_ms, append_ms), "status": status})
     return results
 

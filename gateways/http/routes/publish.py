@@ -128,10 +128,11 @@ def store(door: Door, call: Call, guard: Guard, place: int, publication: Publica
         return taken
     receipt = door.append(guard, [(place, value, headers, attributes, publication.timestamp_ms)],
                           publication.idempotency_key, whens, publication.wait_s)
-    return receipt.finished_by(partial(_created, guard.look(place), publication.timestamp_ms))
+    return receipt.finished_by(partial(_created, door, guard.look(place), publication.timestamp_ms))
 
 
-def _created(place: Place, timestamp_ms: int, stored: Stored) -> Response:
+def _created(door: Door, place: Place, timestamp_ms: int, stored: Stored) -> Response:
+    place = door.stored_in(place, stored.positions[0])
     return json_answer(describe_place(place, stored.positions[0], timestamp_ms, stored.append_ms), 201)
 
 

@@ -2,7 +2,7 @@
 
     body, headers       as of `POST /v1/publish/{address}`
     X-Reply-To          the address that the answer comes to; left out, a queue of this door
-    X-Correlation-Id    left out, one is made
+    X-Correlation-Id    left out, one is made; no two requests may wait for an answer by the same
     wait                seconds; left out, as long as the door lets anybody wait
 
 The answer is 200 and the answering message as JSON. 504 `no_answer` where none came: the request is stored for all

@@ -309,7 +309,7 @@ class WebSocketConnection:
         self._go_on()
 
     def _answer_published(self, frame_id: Id, batch: Batch, stored: Stored | None) -> None:
-        self.answer({"type": "published", "id": frame_id, "messages": results_of(batch, stored, 201)})
+        self.answer({"type": "published", "id": frame_id, "messages": results_of(self.door, batch, stored, 201)})
 
     # --- what takes a while -----------------------------------------------------------------------------------------
 

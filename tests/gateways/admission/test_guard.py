@@ -17,6 +17,7 @@ from gatehouse.gateways.switchboard import Delivery
 from gatehouse.kernel.errors import UnknownPlace
 from gatehouse.kernel.message import Fetched, Retained, Stored, When
 from gatehouse.kernel.records.record import NO_HEADERS
+from gatehouse.kernel.state.topics import TopicSettings
 from tests.kernel.rig import Rig
 
 DOOR = "test"
@@ -138,6 +139,23 @@ def test_a_place_is_good_for_whoever_was_given_it_alone(hub: Hub) -> None:
         ann.append([message(place), message(place + 1)], None, None, 5)
     hub.rig.run()
     assert hub.rig.kernel.bounds(hub.rig.kernel.place("plant/a").partition_id) == (0, 0), "nothing of a burst is stored"
+
+
+def test_a_place_is_looked_at_as_its_topic_is_now(hub: Hub) -> None:
+    kernel = hub.rig.kernel
+    kernel.create_topic("plant", partitions=1, settings=TopicSettings(max_message_bytes=10))
+    hub.rig.run()
+    ann = hub.guard("ann")
+    places = [ann.place(f"plant/{number}") for number in range(20)]
+    assert {(ann.look(place).partition, ann.max_bytes(place)) for place in places} == {(0, 10)}
+    kernel.change_topic("plant", partitions=8, settings=TopicSettings(max_message_bytes=1000))
+    hub.rig.run()
+    assert {ann.max_bytes(place) for place in places} == {1000}
+    fresh = [kernel.place(f"plant/{number}") for number in range(20)]
+    assert [ann.look(place)[3:5] for place in places] == [(now.partition, now.partition_id) for now in fresh]
+    kernel.delete_topic("plant")
+    hub.rig.run()
+    assert {ann.max_bytes(place) for place in places} == {kernel.settings.max_message_bytes}, "it would be made anew"
 
 
 def test_a_place_of_other_rights_is_refused_and_judged_anew(hub: Hub) -> None:

@@ -103,6 +103,9 @@ class FakeKernel:
         address = self._routes.address_of(topic, key)
         return self._placed(address, Routed(topic, key, key or address.encode(), False, None), tenant, may_create)
 
+    def refresh(self, placement: Placement) -> None:
+        """Nobody changes topics under a place here."""
+
     def address_of(self, topic: str, key: bytes | None, headers: Any) -> str:
         return self._routes.address_of(topic, key, headers)
 

@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from gatehouse.gateways.admission.places import GivenPlaces
+from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.kernel.errors import StorageFull
 from gatehouse.kernel.records.record import read_headers
 from tests.gateways.http.fake_kernel import FakeKernel
@@ -43,6 +45,19 @@ def test_many_messages_are_one_append() -> None:
         assert results[0]["partition"] == results[2]["partition"]
         assert results[2]["offset"] > results[0]["offset"]
         assert [message[1] for message in client.kernel.appended] == [b"1", b"\xff", None]
+    run_door(test)
+
+
+def test_a_place_outlives_as_many_others_as_a_body_may_name() -> None:
+    async def test(client: Client) -> None:
+        port, most = client.door.port, HttpConfig().max_request_messages
+        given = GivenPlaces(port, lambda address: None, places_max=3)
+        for number in range(2 * most):
+            given.remember(number, port.place(given.guard, f"plant/{number}", "/", True, ""))
+        first = given.by_name[2 * most - 3]              # the next to leave
+        for number in range(2 * most, 3 * most - 1):
+            given.remember(number, port.place(given.guard, f"plant/{number}", "/", True, ""))
+            assert port.look(given.guard, first).address == f"plant/{2 * most - 3}"
     run_door(test)
 
 

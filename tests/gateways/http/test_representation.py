@@ -213,12 +213,14 @@ def test_a_topic_is_changed_as_it_was_seen() -> None:
     run_door(test)
 
 
-@pytest.mark.parametrize("target", ["/v1/publish/plant/a", "/v1/topics/plant/messages"])
-def test_nothing_is_published_on_a_condition(target: str) -> None:
+@pytest.mark.parametrize("condition", ["If-Match", "If-None-Match"])
+@pytest.mark.parametrize(("method", "target"), [
+    ("POST", "/v1/publish/plant/a"), ("POST", "/v1/topics/plant/messages"), ("PUT", "/v1/queues/work")])
+def test_nothing_is_published_or_made_on_a_condition(method: str, target: str, condition: str) -> None:
     async def test(client: Client) -> None:
         await client.ask("POST", "/v1/publish/plant/a", data=b"1")
         url = f"http://{client.address}{target}"
-        async with client.session.post(url, data=b"2", headers={"If-Match": "*"}) as refused:
+        async with client.session.request(method, url, data=b"2", headers={condition: "*"}) as refused:
             assert (refused.status, (await refused.json(content_type=None))["code"]) == (501, "not_built")
         assert [message[1] for message in client.kernel.appended] == [b"1"]
     run_door(test)

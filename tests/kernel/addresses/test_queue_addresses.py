@@ -6,7 +6,7 @@ import pytest
 from gatehouse.gateways.addresses import queue_address
 from gatehouse.kernel.errors import UnknownQueue
 from gatehouse.kernel.groups.group_settings import QueueSettings
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.record import NO_HEADERS, encode_headers
 from tests.kernel.rig import Rig
 
 NAMES = ("a+b", "a%2Bb", "a%252Bb", "a/b", "a%2Fb", "a#", "a%23", "100%", "work")
@@ -27,6 +27,23 @@ def test_a_right_for_one_name_opens_no_other() -> None:
     rig.kernel.groups.declare_queue("a%2Bb", QueueSettings())
     with pytest.raises(UnknownQueue, match=r"'a\+b'"):
         rig.kernel.place("$queue/a%2Bb")           # what the right to the queue `a+b` opens
+
+
+def test_a_place_of_a_queue_leads_to_the_one_that_was_made_anew() -> None:
+    rig = Rig()
+    place = rig.kernel.place_queue(rig.kernel.groups.declare_queue("work", QueueSettings(priorities=3)), 2)
+    for priorities in (5, 1):
+        former = rig.kernel.groups.queue("work")
+        assert former is not None
+        rig.kernel.groups.delete_queue(former)
+        rig.run()
+        with pytest.raises(UnknownQueue):
+            rig.kernel.append([(place, b"0", NO_HEADERS, 0, 0)], rig.witness)
+        queue = rig.kernel.groups.declare_queue("work", QueueSettings(priorities=priorities))
+        rig.kernel.append([(place, b"%d" % priorities, NO_HEADERS, 0, 0)], rig.witness)
+        rig.run()
+        (record,) = rig.read_partition(queue.partition_id(2))
+        assert record[3] == b"%d" % priorities
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -17,7 +17,7 @@ from gatehouse.kernel.message import Fetched, Piece
 from gatehouse.kernel.retention.holders import joined
 from gatehouse.kernel.settings import KernelSettings
 from tests.kernel import poison
-from tests.kernel.groups.test_groups import handles, join, pop, send, values
+from tests.kernel.groups.test_groups import handles, join, pop, pop_all, send, values
 from tests.kernel.rig import Rig
 
 MEMORY = 96 << 20            # one batch being opened may take 64 MiB; a list of two milliards takes 16 GB
@@ -181,7 +181,7 @@ def test_large_messages_that_are_ready_again_far_from_each_other_are_all_read() 
         rig.publish("plant/k", value)
         rig.publish("plant/k", *[b"small"] * 40)
     group = group_of(rig)
-    found = pop(rig, group, 1_000)
+    found = pop_all(rig, group, 1_000)
     group.ack([one[:3] for one in found if one[6] == b"small"])
     group.release([one[:3] for one in found if one[6] != b"small"], 0)
     rig.run()

@@ -18,7 +18,7 @@ from gatehouse.kernel.groups.cursor import MAX_ATTEMPT, Lease
 from gatehouse.kernel.groups.dead_lettering import deaths_of
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings, Retry
-from gatehouse.kernel.groups.members import Membership
+from gatehouse.kernel.groups.members import POP_BYTES, Membership
 from gatehouse.kernel.message import Leased
 from gatehouse.kernel.records.record import CARRIED_HEADERS, read_headers
 from gatehouse.kernel.settings import KernelSettings
@@ -49,6 +49,14 @@ def pop(rig: Rig, group: LeasedGroup, count: int = 32, invisible_ms: int = 30_00
     rig.run()
     waiting.cancel()
     return found
+
+
+def pop_all(rig: Rig, group: LeasedGroup, count: int) -> list[Leased]:
+    """Up to so many, however large: by as many pops as that takes."""
+    messages: list[Leased] = []
+    while len(messages) < count and (more := pop(rig, group, count - len(messages))):
+        messages += more
+    return messages
 
 
 def join(rig: Rig, group: LeasedGroup, credit: int = 100, *, keeps: bool = True) -> tuple[Taker, Membership]:
@@ -94,6 +102,19 @@ def test_a_pop_waits_for_what_comes() -> None:
     assert found == []
     rig.publish("orders/b", b"new")
     assert values(found) == [b"new"]
+
+
+def test_a_pop_takes_no_more_of_large_messages_than_it_may_hold() -> None:
+    rig = Rig(settings=KernelSettings(max_message_bytes=2 * POP_BYTES))
+    sizes = [POP_BYTES + 1, *[POP_BYTES // 4] * 9, *[1] * 9]
+    for size in sizes:
+        rig.publish("orders/a", b"x" * size)
+    for name in ("from the disk", "from memory"):
+        group = rig.kernel.groups.group(name, "orders")
+        taken = [pop(rig, group, 100) for _ in range(8)]
+        assert [len(value or b"") for messages in taken for value in values(messages)] == sizes
+        assert all(len(b"".join([value or b"" for value in values(messages)[:-1]])) < POP_BYTES for messages in taken)
+        assert len(taken[0]) == 1 and len(taken[1]) > 1
 
 
 @pytest.mark.parametrize("hangs_up", [False, True])

@@ -10,7 +10,7 @@ from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.groups.test_full_disk import FullRig
-from tests.kernel.groups.test_groups import handles, pop
+from tests.kernel.groups.test_groups import handles, pop, pop_all
 from tests.kernel.rig import Rig
 
 DEAD = "$dead-letters/billing"
@@ -65,7 +65,7 @@ def test_however_many_reads_it_takes_of_what_checkpoints_have_left_in_memory() -
         if number % 50 == 49:
             rig.world.advance(5_000)
             rig.run()
-    held = handles(pop(rig, group_of(rig), count))
+    held = handles(pop_all(rig, group_of(rig), count))
     assert len(held) == count
     assert group_of(rig).reject(held) == [None] * count
     rig.run()
