@@ -216,7 +216,7 @@ class Inbox:
         self.slow_down(self.guard.schedule.add(messages, [When(delay_ms=delay_ms, name=key)], self if acks else None,
                                                acks, len(packet)))
         if acks:                       # the packet id of what is refused is free
-            self.expect_answer(1, self.acks_of(packet))
+            self.expect_answer(count_of(packet[0] >> 1 & 3), self.acks_of(packet))
 
     def message_of(self, packet: bytes, raw: bytes, place: int) -> Message:
         """The message of a whole PUBLISH to the topic `raw`, to be stored at a place. Raises ProtocolError."""
@@ -242,8 +242,9 @@ class Inbox:
         """The number of the next submission."""
         return self._submitted + 1
 
-    def expect_answer(self, count: int = 1, acks: bytes = b"") -> None:
-        """Something was submitted in this name, whose token is its acknowledgements, so many, or what makes them."""
+    def expect_answer(self, count: int, acks: bytes = b"") -> None:
+        """Something was submitted in this name, whose token is its acknowledgements, or what makes them. `count`: of
+        QoS 1; what has QoS 2 is in `received`."""
         self._submitted += 1
         self._alone = self._submitted
         self._expect(count, acks)
@@ -559,7 +560,7 @@ class Inbox:
         if publish.qos == 2:
             self.received[publish.packet_id] = self.turn
             self._taking = [publish.packet_id]
-        self.expect_answer()
+        self.expect_answer(count_of(publish.qos))
 
     def _scheduled(self, publish: Publish, answer: Stored) -> bytes:
         if not publish.packet_id:
@@ -673,6 +674,11 @@ class Inbox:
 
     def _count(self, event: str, amount: int = 1) -> None:
         self._trace.on_event(DOOR_NAME, event, amount)
+
+
+def count_of(qos: int) -> int:
+    """What one publish counts in what is unacknowledged: see `Inbox.expect_answer`."""
+    return 1 if qos == 1 else 0
 
 
 def _acks(packet: bytes) -> bytes:

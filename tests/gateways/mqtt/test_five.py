@@ -223,6 +223,19 @@ def test_mqtt_3_3_4_7_a_pubrel_in_the_same_read_does_not_hide_that_it_was_too_mu
     assert client.ended().reason == reasons.RECEIVE_MAXIMUM
 
 
+@pytest.mark.parametrize(("topic", "said"), [
+    ("t", [(P.USER, ("delay", "60"))]), ("$delayed/60/t", []), ("$half/g/t", [])])
+def test_mqtt_3_3_4_7_what_is_delayed_or_half_counts_once_and_with_qos_0_not_at_all(
+        topic: str, said: list[tuple[int, tuple[str, str]]]) -> None:
+    client = Client(FakeHub(), config=MqttConfig(receive_maximum=4))
+    client.send(*[publish_packet(topic, b"0", properties=said) for _ in range(5)])
+    client.send(*[publish_packet(topic, b"2", number, qos=2, properties=said) for number in (1, 2, 3)])
+    client.send(publish_packet("t", b"4", 4))
+    assert not client.link.closed, "four are under way"
+    client.send(publish_packet("t", b"5", 5))
+    assert client.ended().reason == reasons.RECEIVE_MAXIMUM
+
+
 def test_mqtt_3_2_2_11_a_publish_beyond_the_highest_qos() -> None:
     client = Client(FakeHub(), config=MqttConfig(max_qos=1))
     client.send(publish_packet("t", b"1", 1, qos=2))
