@@ -50,7 +50,7 @@ from gatehouse.kernel.errors import (
     UnknownTopic,
     Unroutable,
 )
-from gatehouse.kernel.message import TRANSIENT, Stored, When
+from gatehouse.kernel.message import EXACTLY_ONCE, TRANSIENT, Stored, When
 from gatehouse.kernel.shedding import QOS_0
 
 if TYPE_CHECKING:
@@ -444,7 +444,8 @@ class Inbox:
                 return True
             self._deny(refusal)
             if not self._is_refused:
-                self._append_kept(kept, owner, token, size_bytes)
+                self._append_kept(kept, owner, token if owner is None else self._told_apart(
+                    messages, cast(bytes, token), can_be_stored, refusal), size_bytes)
         except KernelError as error:
             self.refuse(error)
         return True
@@ -488,6 +489,7 @@ class Inbox:
         self._deny(refusal)
         if self._ends_on_denied:
             return 0
+        acks = self._told_apart(messages, acks, can_be_stored, refusal)
         if kept:
             return self._append(kept, acks, size_bytes, count)
         self._taking = NO_IDS
@@ -496,6 +498,26 @@ class Inbox:
                 self.received[packet_id] = self._submitted
         self.acknowledge_in_turn(acks)
         return 0
+
+    def _told_apart(self, messages: list[Message], acks: bytes, can_be_stored: dict[int, bool], refusal: KernelError
+                    ) -> bytes:
+        """The acknowledgements of a burst (`acks`) of which some messages are not stored: MQTT 5 is told which."""
+        reason, parts = reasons.reason_of(refusal.code), list[bytes]()
+        if self.incoming is None:
+            return acks
+        text = str(refusal) if self._tells and reason >= reasons.FAILURE else ""
+        for first, mask in ((PUBACK, 0), (PUBREC, EXACTLY_ONCE)):
+            for place, _, _, attributes, _ in messages:
+                if attributes & (TRANSIENT | EXACTLY_ONCE) != mask:
+                    continue
+                ack, acks = acks[:PUBACK_SIZE], acks[PUBACK_SIZE:]
+                if not can_be_stored[place]:
+                    if first == PUBREC and reason >= reasons.FAILURE:      # its packet id is free
+                        self.received.pop(ack[2:], None)
+                        self._taking = [packet_id for packet_id in self._taking if packet_id != ack[2:]]
+                    ack = encode_ack(first, ack[2:], reason, text)
+                parts.append(ack)
+        return b"".join(parts)
 
     # --- MQTT 5 ------------------------------------------------------------------------------------------------------
 

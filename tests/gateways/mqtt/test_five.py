@@ -726,3 +726,29 @@ def test_mqtt_3_1_2_25_no_document_of_the_hub_is_larger_than_the_client_takes() 
     client.hub.advance(30_000)
     sizes = [len(publish_packet(seen.topic, seen.value)) for seen in [*client.behind, *client.received()]]
     assert sizes and max(sizes) <= 30
+
+
+def test_3_4_2_1_what_went_to_a_topic_that_is_gone_is_not_said_to_be_stored() -> None:
+    hub = FakeHub(decision=lambda _, operation, __: operation is not Operation.CREATE)
+    client = Client(hub)
+
+    def sent(*packets: bytes) -> list[tuple[int, int]]:
+        for name in ("gone", "kept"):
+            if hub.kernel.topic(name) is None:
+                hub.kernel.create_topic(name)
+        client.ask(publish_packet("gone/1", b"placed"), publish_packet("kept/1", b"placed"))
+        hub.kernel.delete_topic("gone")
+        hub.kernel.flush()
+        return [(ack.packet_id, ack.reason) for ack in client.ask(*packets)]
+
+    no = reasons.NOT_AUTHORIZED
+    assert sent(publish_packet("gone/1", b"no", 1)) == [(1, no)], "gathered"
+    assert sent(publish_packet("kept/1", b"1", 1), publish_packet("gone/1", b"no", 2), publish_packet("gone/1", b"no"),
+                publish_packet("kept/1", b"2", 3)) == [(1, 0), (2, no), (3, 0)]
+    assert sent(publish_packet("gone/1", b"no", 4, qos=2)) == [(4, no)], "by itself"
+    assert sent(publish_packet("kept/1", b"3", 4, qos=2), publish_packet("gone/1", b"no", 5, qos=2),
+                publish_packet("gone/1", b"no", 6), publish_packet("kept/1", b"4", 7)) == [
+                    (6, no), (7, 0), (4, 0), (5, no)]
+    assert [value for _, _, _, value, *_ in hub.kernel.records() if value != b"placed"] == [b"1", b"2", b"3", b"4"]
+    assert client.ask(publish_packet("kept/1", b"5", 5, qos=2))[0].reason == 0, "its packet id is free"
+    assert not client.link.closed
