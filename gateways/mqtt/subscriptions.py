@@ -150,6 +150,10 @@ class Subscriptions:
     def resume(self, subscribed: Subscribed) -> None:
         """A filter of a session that was there before: heard again, if its client may have it."""
         try:
+            if subscribed.filter.startswith(mapping.RESERVED) and not self.may_have(subscribed.filter):
+                if self._outbox.durable is not None:
+                    self._outbox.durable.unsubscribe(subscribed.filter)
+                raise Denied("it is the door's own, and the session has not judged it")
             self._hear(subscribed.filter, subscribed.qos, subscribed.identifier)
             self._choose(subscribed, selector_of(subscribed), None, resumed=True)
         except (KernelError, Denied):
