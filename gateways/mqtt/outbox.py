@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from gatehouse.gateways.admission.limits.meter import NO_BOUND
 from gatehouse.gateways.mqtt import reasons
 from gatehouse.gateways.mqtt.backlog import Backlog
+from gatehouse.gateways.mqtt.choosing import NO_FILTERS
 from gatehouse.gateways.mqtt.codec import (
     PACKET_ID_BYTES,
     PACKET_IDS,
@@ -616,23 +617,29 @@ class Outbox:
                       outgoing: Outgoing) -> int:
         """MQTT 5: runs of messages with the same properties."""
         mask = EXACTLY_ONCE if qos == 2 else 0
-        as_published = outgoing.hands_on_retain(address.address)
+        choosing = self.choosing if self.choosing is not None and self.choosing.has_selector(address.address) else None
+        but = NO_FILTERS
+        as_published = outgoing.hands_on_retain(address.address, but)
         if as_published:
             mask |= RETAIN
         while start < stop and self._room > 0:
             end = min(stop, run_of(messages, start, mask, True))
             message = messages[start]
+            if choosing is not None:         # a selector may look at the value
+                end, but = start + 1, choosing.not_for(address, message)
+                as_published = outgoing.hands_on_retain(address.address, but)
             shown = outgoing.properties_of(message)
             if shown is None:
                 self.trace.on_event("mqtt", "expired", end - start)
                 start = end
                 continue
             run_qos = qos_of(message[3], qos) if qos else 0
-            topic, tail = outgoing.topic_and_tail(self.clients.topic_field(address), address.address, shown, run_qos)
+            topic, tail = outgoing.topic_and_tail(self.clients.topic_field(address), address.address, shown, run_qos,
+                                                  but)
             fixed = len(tail) + (2 if run_qos else 0)
             large = first_too_large(messages, start, end, len(topic) + fixed, outgoing.packet_bytes_max)
             if large == start and topic != NO_TOPIC:           # an alias may make it larger
-                topic, tail = outgoing.topic_and_tail(topic, address.address, shown, run_qos, aliased=False)
+                topic, tail = outgoing.topic_and_tail(topic, address.address, shown, run_qos, but, aliased=False)
                 fixed = len(tail) + (2 if run_qos else 0)
                 large = first_too_large(messages, start, end, len(topic) + fixed, outgoing.packet_bytes_max)
             if large == start:           # [MQTT5-3.1.2-25] as if it had been sent

@@ -47,23 +47,25 @@ class Outgoing:
             return b""
         return self._clients.properties_of(message, self._clients.wall_ms(), was_sent)
 
-    def hands_on_retain(self, address: str) -> bool:
-        """Whether a filter asks for RETAIN as it was published."""
+    def hands_on_retain(self, address: str, but: frozenset[str]) -> bool:
+        """Whether a filter asks for RETAIN as it was published; `but`: those that do not want the message."""
         subscriptions = self.subscriptions
-        return subscriptions is not None and not subscriptions.is_plain and subscriptions.heard(address).as_published
+        return (subscriptions is not None and not subscriptions.is_plain
+                and subscriptions.heard(address, but).as_published)
 
     def wants_own(self, address: str) -> bool:
         """Whether a filter without no-local matches."""
         subscriptions = self.subscriptions
         return subscriptions is None or subscriptions.heard(address).own
 
-    def topic_and_tail(self, topic: bytes, address: str, shown: bytes, qos: int, *, aliased: bool = True
-                       ) -> tuple[bytes, bytes]:
+    def topic_and_tail(self, topic: bytes, address: str, shown: bytes, qos: int, but: frozenset[str], *,
+                       aliased: bool = True) -> tuple[bytes, bytes]:
         """How the topic is written, whose field is `topic`, and all properties with their length. `has_named` is to be
-        called when a packet with them was sent. `aliased`: under an alias, where there may be one."""
+        called when a packet with them was sent. `but`: filters that do not want the message. `aliased`: under an alias,
+        where there may be one."""
         subscriptions = self.subscriptions
         if subscriptions is not None and not subscriptions.is_plain:
-            shown += subscriptions.heard(address).identifiers
+            shown += subscriptions.heard(address, but).identifiers
         self._naming = ("", 0)
         if self._alias_maximum and aliased:
             topic, alias = self.named(topic, address, qos)

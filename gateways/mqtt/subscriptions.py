@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.mqtt import mapping, packets, properties, reasons
-from gatehouse.gateways.mqtt.choosing import Choosing
+from gatehouse.gateways.mqtt.choosing import NO_FILTERS, Choosing
 from gatehouse.gateways.mqtt.errors import ProtocolError
 from gatehouse.gateways.mqtt.history import Begin, FilterWish, History, begin_of, owed_of
 from gatehouse.gateways.mqtt.properties import encode_property
@@ -312,17 +312,19 @@ class Subscriptions:
 
     # --- deliveries --------------------------------------------------------------------------------------------------
 
-    def heard(self, address: str) -> Heard:  # decision 171
-        """What the filters that match an address say of it."""
+    def heard(self, address: str, but: frozenset[str] = NO_FILTERS) -> Heard:  # decision 171
+        """What the filters that match an address say of it; `but`: those that do not want the message."""
+        if but:
+            return self._judge(address, but)
         heard = self._heard.get(address)
         if heard is None:
             if len(self._heard) >= HEARD_MAX:
                 self._heard.clear()
-            heard = self._heard[address] = self._judge(address)
+            heard = self._heard[address] = self._judge(address, but)
         return heard
 
-    def _judge(self, address: str) -> Heard:
-        matching = [self.by_filter[name] for name, _ in self._audience.match(address)]
+    def _judge(self, address: str, but: frozenset[str]) -> Heard:
+        matching = [self.by_filter[name] for name, _ in self._audience.match(address) if name not in but]
         return Heard(b"".join([encode_property(properties.SUBSCRIPTION_ID, each.identifier)
                                for each in matching if each.identifier]),
                      any(each.options & packets.RETAIN_AS_PUBLISHED for each in matching),

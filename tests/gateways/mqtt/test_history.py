@@ -9,6 +9,7 @@ from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt import reasons
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.history import Begin, begin_of
+from gatehouse.gateways.mqtt.packets import RETAIN_AS_PUBLISHED
 from gatehouse.gateways.mqtt.properties import SUBSCRIPTION_ID, USER, Packet
 from tests.gateways.mqtt.five import Client, Seen, ack_packet, publish_packet, subscribe_packet, unsubscribe_packet
 from tests.gateways.mqtt.test_durable import PUBACK, leave, messages, publish, sleeper
@@ -307,3 +308,19 @@ def test_rights_that_are_taken_away_end_a_history() -> None:
     client.session.on_rights_changed()                                                      # type: ignore[attr-defined]
     confirm(client, seen)
     assert len(seen) == 2 and messages(client) == []
+
+
+@pytest.mark.parametrize("config", [MqttConfig(), MqttConfig(max_inflight=1)])
+def test_a_filter_whose_selector_does_not_take_a_message_says_nothing_of_it(config: MqttConfig) -> None:
+    """Neither its identifier nor how RETAIN is handed on; live, and where a message waits for the window."""
+    client = Client(FakeHub(), "reader", config)
+    subscribe(client, ("plant/#", 1 | RETAIN_AS_PUBLISHED), selector="kind = 'a'", identifier=1)
+    subscribe(client, ("plant/+", 1), identifier=2)
+    other = Client(client.hub, "other")
+    other.ask(*[publish_packet("plant/1", b"%d" % at, at, retain=True, properties=[(USER, ("kind", kind))])
+                for at, kind in enumerate("aba", 1)])
+    got = []
+    while seen := client.received():
+        got += [(each.value, each.properties.subscription_ids, each.retain) for each in seen]
+        confirm(client, seen)
+    assert got == [(b"1", [1, 2], True), (b"2", [2], False), (b"3", [1, 2], True)]
