@@ -11,7 +11,15 @@ from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.history import Begin, begin_of
 from gatehouse.gateways.mqtt.packets import RETAIN_AS_PUBLISHED
 from gatehouse.gateways.mqtt.properties import SUBSCRIPTION_ID, USER, Packet
-from tests.gateways.mqtt.five import Client, Seen, ack_packet, publish_packet, subscribe_packet, unsubscribe_packet
+from tests.gateways.mqtt.five import (
+    Client,
+    Seen,
+    ack_packet,
+    packet,
+    publish_packet,
+    subscribe_packet,
+    unsubscribe_packet,
+)
 from tests.gateways.mqtt.test_durable import PUBACK, leave, messages, publish, sleeper
 
 NOW_MS = 1_700_000_000_000
@@ -223,6 +231,23 @@ def test_a_history_survives_a_sleep_and_what_is_new_waits_behind_it() -> None:
     client = sleeper(hub)
     publish(hub, "plant/1", b"newest")
     assert values(messages(client)) == [b"newest"], "the history is done with"
+
+
+@pytest.mark.parametrize("is_found", [False, True])
+def test_a_history_from_a_time_is_not_one_from_the_beginning_where_its_connection_ends(is_found: bool) -> None:
+    hub = FakeHub()
+    publish(hub, "plant/1", b"before")
+    hub.advance(10_000)
+    publish(hub, "plant/1", b"a")
+    client = sleeper(hub)
+    client.link.stalled = True
+    client.link.write(packet(0xD0, b"") * 200_000)
+    client.send(subscribe_packet(7, ("plant/#", 1), properties=asked("2023-11-14T22:13:25Z")))
+    if is_found:
+        hub.kernel.flush()
+    leave(client)
+    publish(hub, "plant/1", b"new")
+    assert values(messages(sleeper(hub))) == [b"a", b"new"]
 
 
 def test_what_is_not_acknowledged_of_a_history_comes_again() -> None:
