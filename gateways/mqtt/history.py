@@ -267,7 +267,7 @@ class History:
             return b""
         message, tail, name = stored_message(record), b"", topic_field(address)
         if outbox.outgoing is not None:
-            shown = outbox.outgoing.shared_tail(message, asked.identifier)
+            shown = outbox.outgoing.shared_tail(message, address, asked.identifier)
             if shown is None:
                 return b""
             tail = shown

@@ -481,7 +481,7 @@ class Outbox:
         if not self.may_send(qos > 0):
             return False
         outgoing = self.outgoing
-        tail = b"" if outgoing is None else outgoing.retained_tail(message, topic_filter)
+        tail = b"" if outgoing is None else outgoing.retained_tail(message, value.address, topic_filter)
         topic = topic_field(value.address)
         fixed = len(topic) + (2 if qos else 0) + (0 if tail is None else len(tail))
         if tail is None:
@@ -628,7 +628,7 @@ class Outbox:
             if choosing is not None:         # a selector may look at the value
                 end, but = start + 1, choosing.not_for(address, message)
                 as_published = outgoing.hands_on_retain(address.address, but)
-            shown = outgoing.properties_of(message)
+            shown = outgoing.properties_of(message, address.address)
             if shown is None:
                 self.trace.on_event("mqtt", "expired", end - start)
                 start = end

@@ -40,12 +40,13 @@ class Outgoing:
         """The client has filters: they say how it is sent what."""
         self.subscriptions = subscriptions
 
-    def properties_of(self, message: Message, was_sent: bool = False) -> bytes | None:
-        """The properties of a message; None where it is worth nothing any more, and was not sent before."""
+    def properties_of(self, message: Message, address: str, was_sent: bool = False) -> bytes | None:
+        """The properties of a message of an address; None where it is worth nothing any more, and was not sent
+        before."""
         headers = message[2]
         if headers == b"\0" and not message[4]:
             return b""
-        return self._clients.properties_of(message, self._clients.wall_ms(), was_sent)
+        return self._clients.properties_of(message, self._clients.wall_ms(), was_sent, address)
 
     def hands_on_retain(self, address: str, but: frozenset[str]) -> bool:
         """Whether a filter asks for RETAIN as it was published; `but`: those that do not want the message."""
@@ -93,9 +94,9 @@ class Outgoing:
             self._aliases[address] = alias
         self._naming = ("", 0)
 
-    def retained_tail(self, message: Message, topic_filter: str) -> bytes | None:
+    def retained_tail(self, message: Message, address: str, topic_filter: str) -> bytes | None:
         """The properties of a retained value, which is given for one filter; None where it has expired."""
-        return self.shared_tail(message, self.identifier_of(topic_filter))
+        return self.shared_tail(message, address, self.identifier_of(topic_filter))
 
     def identifier_of(self, topic_filter: str) -> int:
         """The subscription identifier of a filter; 0 for none."""
@@ -103,9 +104,9 @@ class Outgoing:
         subscription = None if subscriptions is None else subscriptions.by_filter.get(topic_filter)
         return 0 if subscription is None else subscription.identifier
 
-    def shared_tail(self, message: Message, identifier: int) -> bytes | None:
+    def shared_tail(self, message: Message, address: str, identifier: int) -> bytes | None:
         """The properties of a message that comes for one filter, with its identifier; None where it has expired."""
-        shown = self.properties_of(message)
+        shown = self.properties_of(message, address)
         if shown is None:
             return None
         return with_length(shown + encode_property(properties.SUBSCRIPTION_ID, identifier) if identifier else shown)
