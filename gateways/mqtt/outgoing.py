@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.mqtt import properties
+from gatehouse.gateways.mqtt.choosing import NO_FILTERS
 from gatehouse.gateways.mqtt.properties import encode_property, with_length
 
 if TYPE_CHECKING:
@@ -54,10 +55,13 @@ class Outgoing:
         return (subscriptions is not None and not subscriptions.is_plain
                 and subscriptions.heard(address, but).as_published)
 
-    def wants_own(self, address: str) -> bool:
-        """Whether a filter without no-local matches."""
-        subscriptions = self.subscriptions
-        return subscriptions is None or subscriptions.heard(address).own
+    def of_own(self, address: str) -> tuple[frozenset[str], int]:
+        """The filters that leave out what the client has published itself, and the highest QoS of the others that match
+        an address; -1: there are none."""
+        if self.subscriptions is None:
+            return NO_FILTERS, 0
+        heard = self.subscriptions.heard(address)
+        return heard.no_local, heard.own_qos
 
     def topic_and_tail(self, topic: bytes, address: str, shown: bytes, qos: int, but: frozenset[str], *,
                        aliased: bool = True) -> tuple[bytes, bytes]:

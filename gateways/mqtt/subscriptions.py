@@ -75,8 +75,11 @@ class Heard(NamedTuple):
     as_published: bool
     """Whether RETAIN is handed on."""
 
-    own: bool
-    """Whether the client wants what it has published itself."""
+    no_local: frozenset[str] = NO_FILTERS
+    """The filters that leave out what the client has published itself."""
+
+    own_qos: int = -1
+    """The highest QoS of the others; -1: there are none."""
 
 
 class Subscriptions:
@@ -324,11 +327,12 @@ class Subscriptions:
         return heard
 
     def _judge(self, address: str, but: frozenset[str]) -> Heard:
-        matching = [self.by_filter[name] for name, _ in self._audience.match(address) if name not in but]
+        matching = {name: self.by_filter[name] for name, _ in self._audience.match(address) if name not in but}
         return Heard(b"".join([encode_property(properties.SUBSCRIPTION_ID, each.identifier)
-                               for each in matching if each.identifier]),
-                     any(each.options & packets.RETAIN_AS_PUBLISHED for each in matching),
-                     any(not each.options & packets.NO_LOCAL for each in matching))
+                               for each in matching.values() if each.identifier]),
+                     any(each.options & packets.RETAIN_AS_PUBLISHED for each in matching.values()),
+                     frozenset([name for name, each in matching.items() if each.options & packets.NO_LOCAL]),
+                     max([each.qos for each in matching.values() if not each.options & packets.NO_LOCAL], default=-1))
 
 
 def selector_of(subscribed: Subscribed) -> Selector | None:
