@@ -83,11 +83,12 @@ class GuardedSession:
     # ---- filters, with the right to them
 
     def may_subscribe(self, filter_text: str) -> bool:
-        """Whether the client may have this filter now, or a part of it. Raises InvalidFilter."""
-        if not filter_text.startswith(SHARE):
-            return self._guard.may_consume_some(filter_text)
-        group, wanted = parse_share(filter_text)
-        return self._guard.may_group(Operation.CONSUME, group) and self._guard.may(Operation.CONSUME, wanted)
+        """Whether the client may have this filter now, or a part of it: other filters that begin with `$` are the
+        door's own, and its to judge. Raises InvalidFilter."""
+        if filter_text.startswith(SHARE):
+            group, wanted = parse_share(filter_text)
+            return self._guard.may_group(Operation.CONSUME, group) and self._guard.may(Operation.CONSUME, wanted)
+        return filter_text.startswith("$") or self._guard.may_consume_some(filter_text)
 
     def subscribe(self, subscribed: Subscribed) -> bool:
         """Raises Denied besides."""

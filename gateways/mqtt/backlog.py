@@ -37,8 +37,9 @@ MESSAGE_BYTES: Final = 128             # of memory for each message that waits, 
 RANGE_BYTES: Final = 128               # and for each range
 LEAST_RANGES: Final = 250              # that a client may be owed where nothing is left of the budget
 
-Waiting = tuple["HeardAddress", "list[Message]", int, int]
-"""(address, messages, index of the first that has not been sent, the highest QoS that they are sent with)"""
+Waiting = tuple["HeardAddress", "list[Message]", int, int, bool]
+"""(address, messages, index of the first that has not been sent, the highest QoS that they are sent with, whether they
+are the client's own: see `Outbox.send`)"""
 
 
 # decision 56: a slow one has references into the log
@@ -48,19 +49,20 @@ class Range:
     The partition is noted, since an address moves when its topic gets more partitions.
     """
 
-    __slots__ = ("address", "partition_id", "first_offset", "count", "qos")
+    __slots__ = ("address", "partition_id", "first_offset", "count", "qos", "is_own")
 
-    def __init__(self, address: HeardAddress, first_offset: int, count: int, qos: int) -> None:
+    def __init__(self, address: HeardAddress, first_offset: int, count: int, qos: int, is_own: bool) -> None:
         self.address = address
         self.partition_id = address.partition_id
         self.first_offset = first_offset
         self.count = count
         self.qos = qos                             # the highest that they are sent with
+        self.is_own = is_own                       # the client's
 
-    def goes_on(self, address: HeardAddress, offset: int, qos: int) -> bool:
+    def goes_on(self, address: HeardAddress, offset: int, qos: int, is_own: bool) -> bool:
         """Whether a message of this address at this offset is the next."""
         return (self.address is address and self.partition_id == address.partition_id
-                and self.first_offset + self.count == offset and self.qos == qos)
+                and self.first_offset + self.count == offset and self.qos == qos and self.is_own is is_own)
 
 
 class Backlog:
@@ -101,16 +103,16 @@ class Backlog:
         self._charged += by
         self._unsent.charge(by)
 
-    def keep(self, address: HeardAddress, messages: list[Message], start: int, stop: int, offset: int, qos: int
-             ) -> None:
+    def keep(self, address: HeardAddress, messages: list[Message], start: int, stop: int, offset: int, qos: int,
+             is_own: bool) -> None:
         """Hold back `messages[start:stop]`, whose first is at `offset`; `qos` is the highest they are sent with."""
         ranges = self._ranges
         count = stop - start
-        if not self._keep_in_memory(address, messages, start, stop, qos):
-            if ranges and ranges[-1].goes_on(address, offset, qos):
+        if not self._keep_in_memory(address, messages, start, stop, qos, is_own):
+            if ranges and ranges[-1].goes_on(address, offset, qos, is_own):
                 ranges[-1].count += count
             elif self._may_owe_another():
-                ranges.append(Range(address, offset, count, qos))
+                ranges.append(Range(address, offset, count, qos, is_own))
                 self._charge(RANGE_BYTES)
             elif qos:
                 self._outbox.session.give_up(f"slow_consumer: it is owed more than {len(ranges)} stretches of the log")
@@ -126,7 +128,7 @@ class Backlog:
         return len(self._ranges) < (most if self._unsent.part() else min(most, LEAST_RANGES))
 
     def _keep_in_memory(self, address: HeardAddress, messages: list[Message], start: int, stop: int,
-                        qos: int) -> bool:
+                        qos: int, is_own: bool) -> bool:
         if self._ranges:
             return False
         size = size_of(messages, start, stop)
@@ -135,11 +137,11 @@ class Backlog:
         if self._charged + size + MESSAGE_BYTES * (stop - start) > self._unsent.part():
             return False
         whole = stop - start == len(messages)      # then the list is shared with the others that it waits for
-        self._wait(address, messages if whole else messages[start:stop], size, qos)
+        self._wait(address, messages if whole else messages[start:stop], size, qos, is_own)
         return True
 
-    def _wait(self, address: HeardAddress, messages: list[Message], size: int, qos: int) -> None:
-        self._waiting.append((address, messages, 0, qos))
+    def _wait(self, address: HeardAddress, messages: list[Message], size: int, qos: int, is_own: bool) -> None:
+        self._waiting.append((address, messages, 0, qos, is_own))
         self.waiting_bytes += size
         self._charge(size + MESSAGE_BYTES * len(messages))
 
@@ -172,7 +174,7 @@ class Backlog:
         dropped = 0
         waiting, self._waiting = self._waiting, deque()
         for each in waiting:
-            address, messages, start, qos = each
+            address, messages, start, qos, _ = each
             if address not in denied:
                 self._waiting.append(each)
                 continue
@@ -208,22 +210,22 @@ class Backlog:
         while waiting:
             if outbox.outgoing is None:            # for MQTT 5 it is seen when properties are written
                 self._leave_out_expired()
-            address, messages, start, qos = waiting[0]
-            stop = outbox.send(address, messages, start, len(messages), qos)
+            address, messages, start, qos, is_own = waiting[0]
+            stop = outbox.send(address, messages, start, len(messages), qos, is_own)
             size = size_of(messages, start, stop)
             self.waiting_bytes -= size
             self._charge(-size - MESSAGE_BYTES * (stop - start))
             if not qos:
                 self.unacknowledged -= stop - start
             if stop < len(messages):
-                waiting[0] = (address, messages, stop, qos)
+                waiting[0] = (address, messages, stop, qos, is_own)
                 break
             waiting.popleft()
         outbox.flush()
 
     def _leave_out_expired(self) -> None:
         """What comes next goes without what has expired as it waited."""
-        address, messages, start, qos = self._waiting[0]
+        address, messages, start, qos, is_own = self._waiting[0]
         if not any(is_timed(message[2]) for message in islice(messages, start, None)):
             return
         clients = self._outbox.clients
@@ -236,7 +238,7 @@ class Backlog:
             self.waiting_bytes -= size
             self._charge(-size - MESSAGE_BYTES * count)
             self._let_go(count, qos)
-            self._waiting[0] = address, living, 0, qos
+            self._waiting[0] = address, living, 0, qos, is_own
             self._outbox.trace.on_event("mqtt", "expired", count)
 
     # --- reading back ------------------------------------------------------------------------------------------------
@@ -308,7 +310,7 @@ class Backlog:
         expired = self._outbox.guard.has_expired
         messages = [mapping.stored_message(record) for record in records if not expired(record, address.topic)]
         if messages:
-            self._wait(address, messages, size_of(messages, 0, len(messages)), owed.qos)
+            self._wait(address, messages, size_of(messages, 0, len(messages)), owed.qos, owed.is_own)
         if len(messages) < len(records):
             self._outbox.trace.on_event("mqtt", "expired", len(records) - len(messages))
             if not owed.qos:

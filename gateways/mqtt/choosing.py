@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.selectors.selector import Selector
 
 KNOWN_MAX: Final = 4096                # addresses of which it is remembered which filters match
+NO_FILTERS: Final[frozenset[str]] = frozenset()
 
 Portion = tuple[int, int, int]
 """Messages from the first number up to the second, with this QoS."""
@@ -29,6 +30,7 @@ Portion = tuple[int, int, int]
 class Chooser(NamedTuple):
     """One filter that matches an address."""
 
+    filter: str
     qos: int
     selector: Selector | None
     history: History | None
@@ -125,12 +127,25 @@ class Choosing:
                 portions.append((at, at + 1, qos))
         return portions
 
+    def has_selector(self, address: str) -> bool:
+        """Whether a filter that matches an address has a selector."""
+        choosers = self._known.get(address) or self._choosers(address)
+        return any(chooser.selector is not None for chooser in choosers)
+
+    def not_for(self, address: HeardAddress, message: Message) -> frozenset[str]:
+        """The filters that match the address, and whose selectors do not take the message."""
+        _, value, headers, _, timestamp_ms = message
+        choosers = self._known.get(address.address) or self._choosers(address.address)
+        return frozenset([chooser.filter for chooser in choosers
+                          if chooser.selector is not None and not chooser.selector.matches_encoded(
+                              headers, address.key, address.address, address.topic, timestamp_ms, value)])
+
     def _choosers(self, address: str) -> list[Chooser]:
         if len(self._known) >= KNOWN_MAX:
             self._known.clear()
         levels = levels_of(address)
         choosers = self._known[address] = [
-            Chooser(granted.qos, self._selectors.get(name), self._histories.get(name))
+            Chooser(name, granted.qos, self._selectors.get(name), self._histories.get(name))
             for name, granted in self._by_filter.items()
             if not name.startswith(mapping.RESERVED) and matches(parse_filter(name), levels)]
         return choosers

@@ -7,6 +7,7 @@ from gatehouse.gateways.mqtt.backlog import CatchingUp
 from gatehouse.gateways.mqtt.codec import DOOR, encode_qos0
 from gatehouse.gateways.mqtt.mapping import topic_field
 from gatehouse.gateways.mqtt.publish_properties import is_timed, shown_properties
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.message import DOOR_MASK
 
 if TYPE_CHECKING:
@@ -84,11 +85,12 @@ class Clients:
             topic = self._topics[address.address] = topic_field(address.address)
         return topic
 
-    def properties_of(self, message: Message, now_ms: int, was_sent: bool = False) -> bytes | None:
-        """`shown_properties`, remembered where they do not change with the time of day (`now_ms`)."""
+    def properties_of(self, message: Message, now_ms: int, was_sent: bool = False, address: str = "") -> bytes | None:
+        """`shown_properties`, remembered where they do not change with the time of day (`now_ms`) or the address."""
         _, _, headers, attributes, timestamp_ms = message
-        if is_timed(headers):
-            return shown_properties(headers, attributes, timestamp_ms, now_ms, was_sent, unaltered=self._unaltered)
+        if is_timed(headers) or ADDRESS_HEADER in headers:
+            return shown_properties(headers, attributes, timestamp_ms, now_ms, was_sent, unaltered=self._unaltered,
+                                    address=address)
         key = (headers, -1 if attributes & DOOR_MASK == DOOR else timestamp_ms)
         shown = self._properties.get(key)
         if shown is None:

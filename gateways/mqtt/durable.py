@@ -218,7 +218,7 @@ class DurableSession:
         if outgoing is not None:
             stored: Message = (0, message.value, encode_headers(message.headers), message.attributes,
                                message.timestamp_ms)
-            shown = outgoing.properties_of(stored, message.dup)
+            shown = outgoing.properties_of(stored, message.address, message.dup)
             if shown is None:
                 self._outbox.trace.on_event("mqtt", "expired")
                 return b""

@@ -20,6 +20,7 @@ from gatehouse.gateways.mqtt.mapping import qos_of, stored_message, topic_field
 from gatehouse.gateways.properties.envelope import Kind
 from gatehouse.gateways.properties.values import normalize
 from gatehouse.kernel.message import RETAIN
+from gatehouse.kernel.sessions.session_values import BY_TIME
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.history import FilterHistory, Stretch
@@ -56,8 +57,10 @@ def begin_of(text: str, *, offsets: bool) -> Begin | None:
 
 def owed_of(stored: FilterHistory, begin: Begin) -> Owed:
     """What there is of a history at this moment: up to what is appended next."""
+    first = begin.offset if begin.time_ms < 0 else BY_TIME + begin.time_ms
     stops = {partition_id: stored.next_offset(partition_id) for partition_id in stored.partitions()}
-    return {partition_id: (min(begin.offset, stop), stop) for partition_id, stop in stops.items()}
+    return {partition_id: (first if first >= BY_TIME else min(first, stop), stop)
+            for partition_id, stop in stops.items()}
 
 
 class FilterWish(NamedTuple):
@@ -75,7 +78,7 @@ class History:
 
     def __init__(self, outbox: Outbox, stored: FilterHistory, asked: FilterWish, begin: Begin | None,
                  owed: Owed | None = None) -> None:
-        """`owed`: what a durable session is owed; else from `begin` up to what is new. A time is looked for."""
+        """`owed`: what a durable session is owed; else from `begin` up to what is new. Times are looked for."""
         self.asked = asked
         self.is_sent = False
         """All of it; without a durable session that is: live."""
@@ -98,14 +101,14 @@ class History:
         self._locating = 0
         if owed is None:
             owed = owed_of(stored, begin or Begin(0))
-        self._positions = {partition_id: first for partition_id, (first, _) in owed.items()}
+        there = stored.partitions()
         self._stops = {partition_id: stop for partition_id, (_, stop) in owed.items()}
-        stored.partitions()
-        if begin is not None and begin.time_ms >= 0:
-            self._locate(list(self._stops), begin.time_ms)
+        self._positions = {partition_id: 0 if first >= BY_TIME else first for partition_id, (first, _) in owed.items()}
+        self._locate({partition_id: first - BY_TIME for partition_id, (first, _) in owed.items()
+                      if first >= BY_TIME and partition_id in there})
 
-    def _locate(self, partition_ids: list[int], time_ms: int) -> None:
-        self._locating = len(partition_ids)
+    def _locate(self, times_ms: dict[int, int]) -> None:
+        self._locating = len(times_ms)
 
         def found(partition_id: int, offset: int | None, _: int) -> None:
             stop = self._stops[partition_id]
@@ -116,7 +119,7 @@ class History:
             if not self._locating:
                 self.pump()
 
-        for partition_id in partition_ids:
+        for partition_id, time_ms in times_ms.items():
             self._stored.offset_for_time(partition_id, time_ms, partial(found, partition_id))
 
     @property
@@ -264,7 +267,7 @@ class History:
             return b""
         message, tail, name = stored_message(record), b"", topic_field(address)
         if outbox.outgoing is not None:
-            shown = outbox.outgoing.shared_tail(message, asked.identifier)
+            shown = outbox.outgoing.shared_tail(message, address, asked.identifier)
             if shown is None:
                 return b""
             tail = shown

@@ -50,7 +50,7 @@ from gatehouse.kernel.errors import (
     UnknownTopic,
     Unroutable,
 )
-from gatehouse.kernel.message import TRANSIENT, Stored, When
+from gatehouse.kernel.message import EXACTLY_ONCE, TRANSIENT, Stored, When
 from gatehouse.kernel.shedding import QOS_0
 
 if TYPE_CHECKING:
@@ -216,7 +216,7 @@ class Inbox:
         self.slow_down(self.guard.schedule.add(messages, [When(delay_ms=delay_ms, name=key)], self if acks else None,
                                                acks, len(packet)))
         if acks:                       # the packet id of what is refused is free
-            self.expect_answer(1, self.acks_of(packet))
+            self.expect_answer(count_of(packet[0] >> 1 & 3), self.acks_of(packet))
 
     def message_of(self, packet: bytes, raw: bytes, place: int) -> Message:
         """The message of a whole PUBLISH to the topic `raw`, to be stored at a place. Raises ProtocolError."""
@@ -242,8 +242,9 @@ class Inbox:
         """The number of the next submission."""
         return self._submitted + 1
 
-    def expect_answer(self, count: int = 1, acks: bytes = b"") -> None:
-        """Something was submitted in this name, whose token is its acknowledgements, so many, or what makes them."""
+    def expect_answer(self, count: int, acks: bytes = b"") -> None:
+        """Something was submitted in this name, whose token is its acknowledgements, or what makes them. `count`: of
+        QoS 1; what has QoS 2 is in `received`."""
         self._submitted += 1
         self._alone = self._submitted
         self._expect(count, acks)
@@ -443,7 +444,8 @@ class Inbox:
                 return True
             self._deny(refusal)
             if not self._is_refused:
-                self._append_kept(kept, owner, token, size_bytes)
+                self._append_kept(kept, owner, token if owner is None else self._told_apart(
+                    messages, cast(bytes, token), can_be_stored, refusal), size_bytes)
         except KernelError as error:
             self.refuse(error)
         return True
@@ -487,6 +489,7 @@ class Inbox:
         self._deny(refusal)
         if self._ends_on_denied:
             return 0
+        acks = self._told_apart(messages, acks, can_be_stored, refusal)
         if kept:
             return self._append(kept, acks, size_bytes, count)
         self._taking = NO_IDS
@@ -495,6 +498,26 @@ class Inbox:
                 self.received[packet_id] = self._submitted
         self.acknowledge_in_turn(acks)
         return 0
+
+    def _told_apart(self, messages: list[Message], acks: bytes, can_be_stored: dict[int, bool], refusal: KernelError
+                    ) -> bytes:
+        """The acknowledgements of a burst (`acks`) of which some messages are not stored: MQTT 5 is told which."""
+        reason, parts = reasons.reason_of(refusal.code), list[bytes]()
+        if self.incoming is None:
+            return acks
+        text = str(refusal) if self._tells and reason >= reasons.FAILURE else ""
+        for first, mask in ((PUBACK, 0), (PUBREC, EXACTLY_ONCE)):
+            for place, _, _, attributes, _ in messages:
+                if attributes & (TRANSIENT | EXACTLY_ONCE) != mask:
+                    continue
+                ack, acks = acks[:PUBACK_SIZE], acks[PUBACK_SIZE:]
+                if not can_be_stored[place]:
+                    if first == PUBREC and reason >= reasons.FAILURE:      # its packet id is free
+                        self.received.pop(ack[2:], None)
+                        self._taking = [packet_id for packet_id in self._taking if packet_id != ack[2:]]
+                    ack = encode_ack(first, ack[2:], reason, text)
+                parts.append(ack)
+        return b"".join(parts)
 
     # --- MQTT 5 ------------------------------------------------------------------------------------------------------
 
@@ -559,7 +582,7 @@ class Inbox:
         if publish.qos == 2:
             self.received[publish.packet_id] = self.turn
             self._taking = [publish.packet_id]
-        self.expect_answer()
+        self.expect_answer(count_of(publish.qos))
 
     def _scheduled(self, publish: Publish, answer: Stored) -> bytes:
         if not publish.packet_id:
@@ -673,6 +696,11 @@ class Inbox:
 
     def _count(self, event: str, amount: int = 1) -> None:
         self._trace.on_event(DOOR_NAME, event, amount)
+
+
+def count_of(qos: int) -> int:
+    """What one publish counts in what is unacknowledged: see `Inbox.expect_answer`."""
+    return 1 if qos == 1 else 0
 
 
 def _acks(packet: bytes) -> bytes:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from gatehouse.gateways.admission.limits.meter import NO_BOUND
 from gatehouse.gateways.mqtt import reasons
 from gatehouse.gateways.mqtt.backlog import Backlog
+from gatehouse.gateways.mqtt.choosing import NO_FILTERS
 from gatehouse.gateways.mqtt.codec import (
     PACKET_ID_BYTES,
     PACKET_IDS,
@@ -480,7 +481,7 @@ class Outbox:
         if not self.may_send(qos > 0):
             return False
         outgoing = self.outgoing
-        tail = b"" if outgoing is None else outgoing.retained_tail(message, topic_filter)
+        tail = b"" if outgoing is None else outgoing.retained_tail(message, value.address, topic_filter)
         topic = topic_field(value.address)
         fixed = len(topic) + (2 if qos else 0) + (0 if tail is None else len(tail))
         if tail is None:
@@ -550,8 +551,9 @@ class Outbox:
         self.flush()
 
     def _deliver_run(self, address: HeardAddress, messages: list[Message], offset: int, granted: int, start: int,
-                     end: int) -> None:
-        """`messages[start:end]`; the first of all of them is at `offset`."""
+                     end: int, own_qos: int = -1) -> None:
+        """`messages[start:end]`; the first of all of them is at `offset`. `own_qos`: they are the client's own, and go
+        to its filters that want those, with this QoS at most; -1: they are not."""
         while start < end:
             stop = min(end, run_of(messages, start)) if granted else end
             qos = 0 if messages[start][3] & TRANSIENT else granted
@@ -563,12 +565,14 @@ class Outbox:
                 self.trace.on_event("mqtt", "dropped_overload", stop - start)
                 start = stop
                 continue
+            if own_qos >= 0:
+                qos = min(qos, own_qos)
             backlog = self._backlog
             sent = start
             if backlog is None or not backlog.holds(qos > 0):
-                sent = self.send(address, messages, start, stop, qos)
+                sent = self.send(address, messages, start, stop, qos, own_qos >= 0)
             if sent < stop:
-                self._keep(address, messages, sent, stop, offset + sent, qos)
+                self._keep(address, messages, sent, stop, offset + sent, qos, own_qos >= 0)
                 if self._ended:          # it was given up
                     return
             start = stop
@@ -576,31 +580,39 @@ class Outbox:
     def _deliver_chosen(self, address: HeardAddress, messages: list[Message], offset: int, granted: int, start: int,
                         end: int) -> None:
         """`messages[start:end]`. Where the client has a filter with no-local, what it has published itself is left out
-        unless another filter asks for it [MQTT5-3.8.3-3]."""
+        unless another filter asks for it [MQTT5-3.8.3-3]; then that alone counts."""
         own, outgoing = self.own, self.outgoing
-        if own is None or outgoing is None or outgoing.wants_own(address.address):
+        no_local, own_qos = (NO_FILTERS, -1) if own is None or outgoing is None else outgoing.of_own(address.address)
+        if own is None or not no_local:
             self._deliver_run(address, messages, offset, granted, start, end)
             return
-        for at in range(start, end + 1):
-            if at == end or own.holds(address.partition_id, offset + at):
-                if start < at and not self._ended:
-                    self._deliver_run(address, messages, offset, granted, start, at)
-                start = at + 1
+        while start < end and not self._ended:
+            is_own = own.holds(address.partition_id, offset + start)
+            stop = start + 1
+            while stop < end and own.holds(address.partition_id, offset + stop) is is_own:
+                stop += 1
+            if not is_own:
+                self._deliver_run(address, messages, offset, granted, start, stop)
+            elif own_qos >= 0:
+                self._deliver_run(address, messages, offset, granted, start, stop, own_qos)
+            start = stop
 
     def begin(self) -> None:
         """Look how much may be written; then `send`, any number of times, then `flush`."""
         self._room = self._room_now()
 
-    def send(self, address: HeardAddress, messages: list[Message], start: int, stop: int, qos: int) -> int:
+    def send(self, address: HeardAddress, messages: list[Message], start: int, stop: int, qos: int, is_own: bool
+             ) -> int:
         """Send of `messages[start:stop]` what window and socket have room for; returns the first that was not sent.
-        `qos`: the highest they are sent with; with 0 all of them are."""
+        `qos`: the highest they are sent with; with 0 all of them are. `is_own`: the client has published them, and has
+        filters that leave those out."""
         if qos:
             stop = min(stop, start + self.window.room())
         stop = min(stop, start + self.left)
         if start >= stop or self._room <= 0:
             return start
         if self.outgoing is not None:
-            return self._send_dressed(address, messages, start, stop, qos, self.outgoing)
+            return self._send_dressed(address, messages, start, stop, qos, self.outgoing, is_own)
         topic = self.clients.topic_field(address)
         if qos < 2:
             return self._send_run(address, topic, b"", messages, start, stop, qos, False)
@@ -613,26 +625,32 @@ class Outbox:
         return start
 
     def _send_dressed(self, address: HeardAddress, messages: list[Message], start: int, stop: int, qos: int,
-                      outgoing: Outgoing) -> int:
+                      outgoing: Outgoing, is_own: bool) -> int:
         """MQTT 5: runs of messages with the same properties."""
         mask = EXACTLY_ONCE if qos == 2 else 0
-        as_published = outgoing.hands_on_retain(address.address)
+        choosing = self.choosing if self.choosing is not None and self.choosing.has_selector(address.address) else None
+        but = no_local = outgoing.of_own(address.address)[0] if is_own else NO_FILTERS
+        as_published = outgoing.hands_on_retain(address.address, but)
         if as_published:
             mask |= RETAIN
         while start < stop and self._room > 0:
             end = min(stop, run_of(messages, start, mask, True))
             message = messages[start]
-            shown = outgoing.properties_of(message)
+            if choosing is not None:         # a selector may look at the value
+                end, but = start + 1, no_local | choosing.not_for(address, message)
+                as_published = outgoing.hands_on_retain(address.address, but)
+            shown = outgoing.properties_of(message, address.address)
             if shown is None:
                 self.trace.on_event("mqtt", "expired", end - start)
                 start = end
                 continue
             run_qos = qos_of(message[3], qos) if qos else 0
-            topic, tail = outgoing.topic_and_tail(self.clients.topic_field(address), address.address, shown, run_qos)
+            topic, tail = outgoing.topic_and_tail(self.clients.topic_field(address), address.address, shown, run_qos,
+                                                  but)
             fixed = len(tail) + (2 if run_qos else 0)
             large = first_too_large(messages, start, end, len(topic) + fixed, outgoing.packet_bytes_max)
             if large == start and topic != NO_TOPIC:           # an alias may make it larger
-                topic, tail = outgoing.topic_and_tail(topic, address.address, shown, run_qos, aliased=False)
+                topic, tail = outgoing.topic_and_tail(topic, address.address, shown, run_qos, but, aliased=False)
                 fixed = len(tail) + (2 if run_qos else 0)
                 large = first_too_large(messages, start, end, len(topic) + fixed, outgoing.packet_bytes_max)
             if large == start:           # [MQTT5-3.1.2-25] as if it had been sent
@@ -681,10 +699,10 @@ class Outbox:
                 self.link.write_many(parts)
 
     def _keep(self, address: HeardAddress, messages: list[Message], start: int, stop: int, offset: int,
-              qos: int) -> None:
+              qos: int, is_own: bool) -> None:
         if self._backlog is None:
             self._backlog = Backlog(self)
-        self._backlog.keep(address, messages, start, stop, offset, qos)
+        self._backlog.keep(address, messages, start, stop, offset, qos, is_own)
 
 
 def _before_fault(first: int, numbers: list[int], durable: DurableSession) -> list[int]:

@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.mqtt import properties
+from gatehouse.gateways.mqtt.choosing import NO_FILTERS
 from gatehouse.gateways.mqtt.properties import encode_property, with_length
 
 if TYPE_CHECKING:
@@ -40,30 +41,36 @@ class Outgoing:
         """The client has filters: they say how it is sent what."""
         self.subscriptions = subscriptions
 
-    def properties_of(self, message: Message, was_sent: bool = False) -> bytes | None:
-        """The properties of a message; None where it is worth nothing any more, and was not sent before."""
+    def properties_of(self, message: Message, address: str, was_sent: bool = False) -> bytes | None:
+        """The properties of a message of an address; None where it is worth nothing any more, and was not sent
+        before."""
         headers = message[2]
         if headers == b"\0" and not message[4]:
             return b""
-        return self._clients.properties_of(message, self._clients.wall_ms(), was_sent)
+        return self._clients.properties_of(message, self._clients.wall_ms(), was_sent, address)
 
-    def hands_on_retain(self, address: str) -> bool:
-        """Whether a filter asks for RETAIN as it was published."""
+    def hands_on_retain(self, address: str, but: frozenset[str]) -> bool:
+        """Whether a filter asks for RETAIN as it was published; `but`: those that do not want the message."""
         subscriptions = self.subscriptions
-        return subscriptions is not None and not subscriptions.is_plain and subscriptions.heard(address).as_published
+        return (subscriptions is not None and not subscriptions.is_plain
+                and subscriptions.heard(address, but).as_published)
 
-    def wants_own(self, address: str) -> bool:
-        """Whether a filter without no-local matches."""
-        subscriptions = self.subscriptions
-        return subscriptions is None or subscriptions.heard(address).own
+    def of_own(self, address: str) -> tuple[frozenset[str], int]:
+        """The filters that leave out what the client has published itself, and the highest QoS of the others that match
+        an address; -1: there are none."""
+        if self.subscriptions is None:
+            return NO_FILTERS, 0
+        heard = self.subscriptions.heard(address)
+        return heard.no_local, heard.own_qos
 
-    def topic_and_tail(self, topic: bytes, address: str, shown: bytes, qos: int, *, aliased: bool = True
-                       ) -> tuple[bytes, bytes]:
+    def topic_and_tail(self, topic: bytes, address: str, shown: bytes, qos: int, but: frozenset[str], *,
+                       aliased: bool = True) -> tuple[bytes, bytes]:
         """How the topic is written, whose field is `topic`, and all properties with their length. `has_named` is to be
-        called when a packet with them was sent. `aliased`: under an alias, where there may be one."""
+        called when a packet with them was sent. `but`: filters that do not want the message. `aliased`: under an alias,
+        where there may be one."""
         subscriptions = self.subscriptions
         if subscriptions is not None and not subscriptions.is_plain:
-            shown += subscriptions.heard(address).identifiers
+            shown += subscriptions.heard(address, but).identifiers
         self._naming = ("", 0)
         if self._alias_maximum and aliased:
             topic, alias = self.named(topic, address, qos)
@@ -91,9 +98,9 @@ class Outgoing:
             self._aliases[address] = alias
         self._naming = ("", 0)
 
-    def retained_tail(self, message: Message, topic_filter: str) -> bytes | None:
+    def retained_tail(self, message: Message, address: str, topic_filter: str) -> bytes | None:
         """The properties of a retained value, which is given for one filter; None where it has expired."""
-        return self.shared_tail(message, self.identifier_of(topic_filter))
+        return self.shared_tail(message, address, self.identifier_of(topic_filter))
 
     def identifier_of(self, topic_filter: str) -> int:
         """The subscription identifier of a filter; 0 for none."""
@@ -101,9 +108,9 @@ class Outgoing:
         subscription = None if subscriptions is None else subscriptions.by_filter.get(topic_filter)
         return 0 if subscription is None else subscription.identifier
 
-    def shared_tail(self, message: Message, identifier: int) -> bytes | None:
+    def shared_tail(self, message: Message, address: str, identifier: int) -> bytes | None:
         """The properties of a message that comes for one filter, with its identifier; None where it has expired."""
-        shown = self.properties_of(message)
+        shown = self.properties_of(message, address)
         if shown is None:
             return None
         return with_length(shown + encode_property(properties.SUBSCRIPTION_ID, identifier) if identifier else shown)

@@ -62,17 +62,24 @@ def stored_headers(given: Properties, now_ms: int) -> Meaning:
 
 
 def shown_properties(headers: bytes, attributes: int, timestamp_ms: int, now_ms: int, was_sent: bool = False, *,
-                     unaltered: bool = True) -> bytes | None:
+                     unaltered: bool = True, address: str = "") -> bytes | None:
     """The properties of a PUBLISH to a client, without their length, for a message with these headers; None where it is
     worth nothing any more, which one that was sent before never is [MQTT5-4.3.3-7]. What MQTT cannot say is left out:
     values beyond 65,535 bytes, user properties that are no text. `unaltered`: what came by this door has no trace
-    context that a hub gave, unless its sender asked to have it followed."""
+    context that a hub gave, unless its sender asked to have it followed. `address`: the message's own, which the hub
+    may have noted among the headers; one that its sender wrote there is shown."""
     shown = bytearray()
     seen: set[bytes] = set()
     is_own = attributes & DOOR_MASK == DOOR
     has_timestamp = not timestamp_ms or is_own
     unaltered = unaltered and is_own and TRACE_MARK not in headers
-    for name, value in public_headers(headers):
+    public = public_headers(headers)
+    hubs = len(public)                                         # where the hub's `address` stands: it is the last
+    if ADDRESS_HEADER in headers:
+        hubs = max([at for at, (name, _) in enumerate(public) if name == ADDRESS_HEADER], default=hubs)
+        if hubs < len(public) and public[hubs][1] != address.encode():
+            hubs = len(public)
+    for at, (name, value) in enumerate(public):
         kind = _KINDS.get(name)
         if kind is not None and name not in seen:
             normal = None if value is None else normalize(kind, value)
@@ -84,8 +91,8 @@ def shown_properties(headers: bytes, attributes: int, timestamp_ms: int, now_ms:
                     now_ms = int(normal)                       # no second is left
                 shown += _property(name, normal, now_ms)
                 continue
-        if name == ADDRESS_HEADER or unaltered and name == TRACEPARENT and is_of_a_hub(value):
-            continue                                           # decision 324
+        if at == hubs or unaltered and name == TRACEPARENT and is_of_a_hub(value):
+            continue                                           # decisions 64, 324
         pair = show_user_property(name.decode(errors="replace"), value)
         if pair is not None:
             shown += encode_property(properties.USER, pair)

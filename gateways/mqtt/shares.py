@@ -121,7 +121,7 @@ class Share:
             return
         for leased in messages:
             message = _as_message(leased)
-            tail = outgoing.shared_tail(message, self._identifier)
+            tail = outgoing.shared_tail(message, address, self._identifier)
             if tail is None:
                 self._outbox.trace.on_event("mqtt", "expired")
                 self.settle([leased[:3]])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.mqtt import mapping, packets, properties, reasons
-from gatehouse.gateways.mqtt.choosing import Choosing
+from gatehouse.gateways.mqtt.choosing import NO_FILTERS, Choosing
 from gatehouse.gateways.mqtt.errors import ProtocolError
 from gatehouse.gateways.mqtt.history import Begin, FilterWish, History, begin_of, owed_of
 from gatehouse.gateways.mqtt.properties import encode_property
@@ -75,8 +75,11 @@ class Heard(NamedTuple):
     as_published: bool
     """Whether RETAIN is handed on."""
 
-    own: bool
-    """Whether the client wants what it has published itself."""
+    no_local: frozenset[str] = NO_FILTERS
+    """The filters that leave out what the client has published itself."""
+
+    own_qos: int = -1
+    """The highest QoS of the others; -1: there are none."""
 
 
 class Subscriptions:
@@ -150,6 +153,10 @@ class Subscriptions:
     def resume(self, subscribed: Subscribed) -> None:
         """A filter of a session that was there before: heard again, if its client may have it."""
         try:
+            if subscribed.filter.startswith(mapping.RESERVED) and not self.may_have(subscribed.filter):
+                if self._outbox.durable is not None:
+                    self._outbox.durable.unsubscribe(subscribed.filter)
+                raise Denied("it is the door's own, and the session has not judged it")
             self._hear(subscribed.filter, subscribed.qos, subscribed.identifier)
             self._choose(subscribed, selector_of(subscribed), None, resumed=True)
         except (KernelError, Denied):
@@ -308,21 +315,24 @@ class Subscriptions:
 
     # --- deliveries --------------------------------------------------------------------------------------------------
 
-    def heard(self, address: str) -> Heard:  # decision 171
-        """What the filters that match an address say of it."""
+    def heard(self, address: str, but: frozenset[str] = NO_FILTERS) -> Heard:  # decision 171
+        """What the filters that match an address say of it; `but`: those that do not want the message."""
+        if but:
+            return self._judge(address, but)
         heard = self._heard.get(address)
         if heard is None:
             if len(self._heard) >= HEARD_MAX:
                 self._heard.clear()
-            heard = self._heard[address] = self._judge(address)
+            heard = self._heard[address] = self._judge(address, but)
         return heard
 
-    def _judge(self, address: str) -> Heard:
-        matching = [self.by_filter[name] for name, _ in self._audience.match(address)]
+    def _judge(self, address: str, but: frozenset[str]) -> Heard:
+        matching = {name: self.by_filter[name] for name, _ in self._audience.match(address) if name not in but}
         return Heard(b"".join([encode_property(properties.SUBSCRIPTION_ID, each.identifier)
-                               for each in matching if each.identifier]),
-                     any(each.options & packets.RETAIN_AS_PUBLISHED for each in matching),
-                     any(not each.options & packets.NO_LOCAL for each in matching))
+                               for each in matching.values() if each.identifier]),
+                     any(each.options & packets.RETAIN_AS_PUBLISHED for each in matching.values()),
+                     frozenset([name for name, each in matching.items() if each.options & packets.NO_LOCAL]),
+                     max([each.qos for each in matching.values() if not each.options & packets.NO_LOCAL], default=-1))
 
 
 def selector_of(subscribed: Subscribed) -> Selector | None:

@@ -24,6 +24,7 @@ from gatehouse.gateways.checks import read_half_name
 from gatehouse.gateways.half_messages import REFUSALS, Document, HalfClient, HalfListener, HalfWish, HalfWords
 from gatehouse.gateways.mqtt import mapping
 from gatehouse.gateways.mqtt.codec import packet_id_of
+from gatehouse.gateways.mqtt.inbox import count_of
 from gatehouse.gateways.mqtt.recalling import Recalling
 from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import InvalidCheckBack, InvalidDelay, InvalidFilter, InvalidGroup
@@ -80,7 +81,7 @@ class Transacting:
 
         self._client.hold(group, read, about, self._inbox, held)
         acks.append(self._inbox.acks_of(packet))
-        self._inbox.expect_answer()
+        self._inbox.expect_answer(count_of(packet[0] >> 1 & 3))
 
     def _message(self, packet: bytes, raw: bytes, address: str) -> Message:
         """Raises Denied, what `Guard.place` raises."""

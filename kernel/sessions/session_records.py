@@ -207,6 +207,7 @@ def will_is_due(value: bytes) -> int:
 #
 #     TERMS   key     partition id u64 | filter
 #             value   since u64 | partitions u32, each: partition id u64 | next offset u64 | stop u64 | selector
+#                     (next offset: from `BY_TIME` on a time, of which the offset was not found yet)
 #
 # The history of a filter is what topics hold from where its client asked for up to where messages begin to wait for the
 # session: fixed when the filter comes, partition by partition. A door reads it and says how far it is; what is newer

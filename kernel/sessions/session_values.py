@@ -28,6 +28,10 @@ class Subscribed(NamedTuple):
 Owed = dict[int, tuple[int, int]]
 """What a filter is owed of before it was there, by partition id: the next offset, and the first that is not owed."""
 
+BY_TIME: Final = 1 << 62
+"""In place of a next offset, with a time in ms added: what has at least that time. Which offset that is was not found
+yet."""
+
 
 class Outgoing(NamedTuple):
     """One message that a session hands to its client: durable under its packet id."""

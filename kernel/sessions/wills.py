@@ -44,6 +44,7 @@ class Wills:  # decision 167
         self._waiting: list[tuple[int, bytes]] = []                # a heap; some are out of date
         self._due: deque[tuple[bytes, bytes]] = deque()            # to be published now,
         self._owed: set[tuple[bytes, bytes]] = set()               # or a little later, whoever is back by then
+        self._taken_back: set[bytes] = set()                       # by clients that said goodbye, and not durably yet
         self._publish: Callable[[Will], bool] | None = None
         self._stopped = False
 
@@ -75,13 +76,17 @@ class Wills:  # decision 167
         name, value = named_key(will.tenant, will.client_id), encode_will(will, NOT_BROKEN)
         self._put(name, value).answer(owner, token)
         self._wills[name] = value
+        self._taken_back.discard(name)
 
     def forget(self, tenant: str, client_id: str) -> None:
         """Raises Stopping."""
         name = named_key(tenant, client_id)
-        if name in self._wills:
+        value = self._wills.get(name)
+        if value is not None:
             self._put(name, None)
             del self._wills[name]
+            if will_is_due(value) == NOT_BROKEN and (name, value) not in self._owed:
+                self._taken_back.add(name)
 
     def break_off(self, tenant: str, client_id: str) -> None:
         """Raises Stopping."""
@@ -202,18 +207,34 @@ class Wills:  # decision 167
 
     def applied(self, frame: PendingFrame) -> None:
         """Memory knows it already."""
+        if self._taken_back:
+            self._taken_back.difference_update([record.key for record in frame.state
+                                                if record.kind == Kind.WILL and record.value is None])
 
     def failed(self, frames: list[PendingFrame]) -> None:
-        """Wills are as the state says; what was due is due again."""
-        for record in (record for frame in frames for record in frame.state if record.kind == Kind.WILL):
-            name = record.key
+        """Wills are as the state says, but what clients did is not undone: what was due is due again, whose connection
+        broke waits, and who has said goodbye has none."""
+        records = [record for frame in frames for record in frame.state if record.kind == Kind.WILL]
+        waiting = {record.key: record.value for record in records if record.value and will_is_due(record.value)}
+        for name in dict.fromkeys([record.key for record in records]):
             value = self._state.get(Kind.WILL, name)
             was_known = name in self._wills
-            if value is None:
+            if value is None or name in self._taken_back:
                 self._wills.pop(name, None)
+                if value is not None:
+                    self._loop.call_at(self._loop.now_ms() + TRY_AGAIN_MS, partial(self._forget_again, name))
                 continue
+            if will_is_due(value) == NOT_BROKEN:
+                value = waiting.get(name, value)
             self._wills[name] = value
             due_ms = will_is_due(value)
             if due_ms != NOT_BROKEN or not was_known:
                 self._loop.call_at(max(due_ms, self._loop.now_ms() + TRY_AGAIN_MS),
                                    partial(self._look_again, name, value))
+
+    def _forget_again(self, name: bytes) -> None:
+        if name in self._taken_back and not self._stopped:
+            try:
+                self._put(name, None)
+            except Stopping:                         # the next start takes the hub's end for that of the connection
+                pass

@@ -15,4 +15,4 @@ def test_what_cannot_be_read_is_lost_as_what_retention_took(start: int, next_off
     answer = Fetched(1, None, start, 100, [])
     answer.next_offset = next_offset
     address = HeardAddress(Place("/", "t/k", "t", 0, 1, b"k"), FirstLevel())
-    assert Found(ReadBack(answer, [])).lost_of(Range(address, 10, 5, True)) == lost
+    assert Found(ReadBack(answer, [])).lost_of(Range(address, 10, 5, 1, False)) == lost

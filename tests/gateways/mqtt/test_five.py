@@ -223,6 +223,19 @@ def test_mqtt_3_3_4_7_a_pubrel_in_the_same_read_does_not_hide_that_it_was_too_mu
     assert client.ended().reason == reasons.RECEIVE_MAXIMUM
 
 
+@pytest.mark.parametrize(("topic", "said"), [
+    ("t", [(P.USER, ("delay", "60"))]), ("$delayed/60/t", []), ("$half/g/t", [])])
+def test_mqtt_3_3_4_7_what_is_delayed_or_half_counts_once_and_with_qos_0_not_at_all(
+        topic: str, said: list[tuple[int, tuple[str, str]]]) -> None:
+    client = Client(FakeHub(), config=MqttConfig(receive_maximum=4))
+    client.send(*[publish_packet(topic, b"0", properties=said) for _ in range(5)])
+    client.send(*[publish_packet(topic, b"2", number, qos=2, properties=said) for number in (1, 2, 3)])
+    client.send(publish_packet("t", b"4", 4))
+    assert not client.link.closed, "four are under way"
+    client.send(publish_packet("t", b"5", 5))
+    assert client.ended().reason == reasons.RECEIVE_MAXIMUM
+
+
 def test_mqtt_3_2_2_11_a_publish_beyond_the_highest_qos() -> None:
     client = Client(FakeHub(), config=MqttConfig(max_qos=1))
     client.send(publish_packet("t", b"1", 1, qos=2))
@@ -713,3 +726,29 @@ def test_mqtt_3_1_2_25_no_document_of_the_hub_is_larger_than_the_client_takes() 
     client.hub.advance(30_000)
     sizes = [len(publish_packet(seen.topic, seen.value)) for seen in [*client.behind, *client.received()]]
     assert sizes and max(sizes) <= 30
+
+
+def test_3_4_2_1_what_went_to_a_topic_that_is_gone_is_not_said_to_be_stored() -> None:
+    hub = FakeHub(decision=lambda _, operation, __: operation is not Operation.CREATE)
+    client = Client(hub)
+
+    def sent(*packets: bytes) -> list[tuple[int, int]]:
+        for name in ("gone", "kept"):
+            if hub.kernel.topic(name) is None:
+                hub.kernel.create_topic(name)
+        client.ask(publish_packet("gone/1", b"placed"), publish_packet("kept/1", b"placed"))
+        hub.kernel.delete_topic("gone")
+        hub.kernel.flush()
+        return [(ack.packet_id, ack.reason) for ack in client.ask(*packets)]
+
+    no = reasons.NOT_AUTHORIZED
+    assert sent(publish_packet("gone/1", b"no", 1)) == [(1, no)], "gathered"
+    assert sent(publish_packet("kept/1", b"1", 1), publish_packet("gone/1", b"no", 2), publish_packet("gone/1", b"no"),
+                publish_packet("kept/1", b"2", 3)) == [(1, 0), (2, no), (3, 0)]
+    assert sent(publish_packet("gone/1", b"no", 4, qos=2)) == [(4, no)], "by itself"
+    assert sent(publish_packet("kept/1", b"3", 4, qos=2), publish_packet("gone/1", b"no", 5, qos=2),
+                publish_packet("gone/1", b"no", 6), publish_packet("kept/1", b"4", 7)) == [
+                    (6, no), (7, 0), (4, 0), (5, no)]
+    assert [value for _, _, _, value, *_ in hub.kernel.records() if value != b"placed"] == [b"1", b"2", b"3", b"4"]
+    assert client.ask(publish_packet("kept/1", b"5", 5, qos=2))[0].reason == 0, "its packet id is free"
+    assert not client.link.closed

@@ -429,3 +429,19 @@ def test_who_hears_what_where_addresses_begin_in_more_ways_than_are_remembered(m
             (f"{name}/1", b"%d" % number) for name in heard]
         client.ask(*[[unsubscribe_packet(1, "#"), subscribe_packet(2, ("d/#", 0))], [subscribe_packet(3, ("+/1", 0))],
                      [unsubscribe_packet(1, "d/#", "+/1")], []][number])
+
+
+def test_mqtt_3_3_2_17_a_user_property_called_address_is_its_sender_s() -> None:
+    """The hub notes the address of a message under this name, too: behind those of its sender."""
+    hub = FakeHub()
+    said = [("address", "home"), ("b", "c"), ("address", "two")]
+    sender = Client(hub, "sender")
+    live, session, member = Client(hub, "live"), sleeper(hub), Client(hub, "member")
+    for client, topic_filter in ((live, "#"), (session, "plant/#"), (member, "$share/g/plant/#")):
+        client.ask(subscribe_packet(1, (topic_filter, 1)))
+    sender.ask(publish_packet("plant/1", b"x", 1, retain=True, properties=[(P.USER, pair) for pair in said]))
+    late, reader = Client(hub, "late"), Client(hub, "reader")
+    late.send(subscribe_packet(1, ("#", 1)))
+    reader.send(subscribe_packet(1, ("#", 1), properties=[(P.USER, ("from", "earliest"))]))
+    assert [[seen.user() for seen in client.behind + messages(client) if seen.kind is Packet.PUBLISH]
+            for client in (live, session, member, late, reader)] == [[said]] * 5

@@ -9,8 +9,17 @@ from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt import reasons
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.history import Begin, begin_of
+from gatehouse.gateways.mqtt.packets import RETAIN_AS_PUBLISHED
 from gatehouse.gateways.mqtt.properties import SUBSCRIPTION_ID, USER, Packet
-from tests.gateways.mqtt.five import Client, Seen, ack_packet, publish_packet, subscribe_packet, unsubscribe_packet
+from tests.gateways.mqtt.five import (
+    Client,
+    Seen,
+    ack_packet,
+    packet,
+    publish_packet,
+    subscribe_packet,
+    unsubscribe_packet,
+)
 from tests.gateways.mqtt.test_durable import PUBACK, leave, messages, publish, sleeper
 
 NOW_MS = 1_700_000_000_000
@@ -224,6 +233,23 @@ def test_a_history_survives_a_sleep_and_what_is_new_waits_behind_it() -> None:
     assert values(messages(client)) == [b"newest"], "the history is done with"
 
 
+@pytest.mark.parametrize("is_found", [False, True])
+def test_a_history_from_a_time_is_not_one_from_the_beginning_where_its_connection_ends(is_found: bool) -> None:
+    hub = FakeHub()
+    publish(hub, "plant/1", b"before")
+    hub.advance(10_000)
+    publish(hub, "plant/1", b"a")
+    client = sleeper(hub)
+    client.link.stalled = True
+    client.link.write(packet(0xD0, b"") * 200_000)
+    client.send(subscribe_packet(7, ("plant/#", 1), properties=asked("2023-11-14T22:13:25Z")))
+    if is_found:
+        hub.kernel.flush()
+    leave(client)
+    publish(hub, "plant/1", b"new")
+    assert values(messages(sleeper(hub))) == [b"a", b"new"]
+
+
 def test_what_is_not_acknowledged_of_a_history_comes_again() -> None:
     hub = FakeHub()
     publish(hub, "plant/1", b"a", b"b", b"c")
@@ -307,3 +333,19 @@ def test_rights_that_are_taken_away_end_a_history() -> None:
     client.session.on_rights_changed()                                                      # type: ignore[attr-defined]
     confirm(client, seen)
     assert len(seen) == 2 and messages(client) == []
+
+
+@pytest.mark.parametrize("config", [MqttConfig(), MqttConfig(max_inflight=1)])
+def test_a_filter_whose_selector_does_not_take_a_message_says_nothing_of_it(config: MqttConfig) -> None:
+    """Neither its identifier nor how RETAIN is handed on; live, and where a message waits for the window."""
+    client = Client(FakeHub(), "reader", config)
+    subscribe(client, ("plant/#", 1 | RETAIN_AS_PUBLISHED), selector="kind = 'a'", identifier=1)
+    subscribe(client, ("plant/+", 1), identifier=2)
+    other = Client(client.hub, "other")
+    other.ask(*[publish_packet("plant/1", b"%d" % at, at, retain=True, properties=[(USER, ("kind", kind))])
+                for at, kind in enumerate("aba", 1)])
+    got = []
+    while seen := client.received():
+        got += [(each.value, each.properties.subscription_ids, each.retain) for each in seen]
+        confirm(client, seen)
+    assert got == [(b"1", [1, 2], True), (b"2", [2], False), (b"3", [1, 2], True)]

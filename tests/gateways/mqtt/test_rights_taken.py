@@ -11,7 +11,7 @@ from gatehouse.gateways.admission.rules import ADDRESS, EVERYONE, GROUP, KINDS, 
 from gatehouse.gateways.contract import Session
 from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt.config import MqttConfig
-from tests.gateways.mqtt.five import Client, publish_packet, subscribe_packet
+from tests.gateways.mqtt.five import Client, publish_packet, subscribe_packet, unsubscribe_packet
 from tests.gateways.mqtt.test_durable import messages, sleeper
 from tests.gateways.mqtt.test_entrusted import entrusted
 from tests.gateways.mqtt.test_history import subscribe, values
@@ -228,3 +228,20 @@ def test_what_waits_of_a_shared_subscription_whose_client_has_not_been_told_yet(
     change_later(hub, *left)
     assert all_that_waits(session, link) == [b"0"], "it has left before"
     assert not link.closed
+
+
+@pytest.mark.parametrize("topic_filter", ["$txn/check/g", "$txn/half/g", "$txn/decided"])
+def test_what_is_told_of_half_messages_takes_the_right_to_them_in_a_session_too(topic_filter: str) -> None:
+    hub = hub_with(PLANT, MEMBERS)
+    sleeper(hub, (topic_filter, 1)).ask(b"\xe0\x00")
+    client = sleeper(hub)
+    assert client.session.describe()["filters"] == [topic_filter], "it is resumed"
+    assert client.ask(unsubscribe_packet(2, topic_filter))[0].reasons == [0]
+    assert client.ask(subscribe_packet(3, (topic_filter, 1)))[0].reasons == [1]
+    client.ask(b"\xe0\x00")
+    put_rules(hub, PLANT)
+    client = sleeper(hub)
+    kept = [] if topic_filter.endswith("/g") else [topic_filter]
+    assert client.session.describe()["filters"] == kept
+    described = hub.kernel.sessions.describe("/", "c")
+    assert described is not None and [each.filter for each in described.subscriptions] == kept

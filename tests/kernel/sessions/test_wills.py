@@ -7,6 +7,7 @@ import pytest
 
 from gatehouse.kernel.sessions.session_values import Will
 from gatehouse.kernel.sessions.wills import STALE_MAX
+from tests.kernel.full_log import FullLog
 from tests.kernel.rig import Rig
 from tests.kernel.sessions.client import Client
 
@@ -111,6 +112,42 @@ def test_a_will_waits_while_the_hub_takes_nothing() -> None:
     door.refuses = False
     rig.world.advance(2_000)
     assert door.published() == [b"gone"]
+
+
+def test_a_full_disk_makes_no_will_of_a_goodbye() -> None:
+    log = FullLog()
+    rig = Rig(log=log)
+    door = Door(rig)
+    rig.publish("wills/x", b"first")
+    keep(rig)
+    keep(rig, "c2", 60_000)
+    log.full = True
+    rig.kernel.sessions.forget_will("/", "c1")
+    rig.kernel.sessions.forget_will("/", "c2")
+    rig.world.advance(5_000)
+    log.full = False
+    rig.world.advance(100_000)
+    assert door.published() == [b"first"] and rig.kernel.sessions.statistics()["wills"] == 0
+    rig.restart()
+    door = Door(rig)
+    rig.world.advance(100_000)
+    assert door.published() == [b"first"], "it is forgotten once the disk has room"
+
+
+def test_a_will_whose_client_went_while_the_disk_was_full_waits_for_its_delay() -> None:
+    log = FullLog()
+    rig = Rig(log=log)
+    door = Door(rig)
+    rig.publish("wills/x", b"first")
+    keep(rig, delay_ms=30_000)
+    log.full = True
+    rig.kernel.sessions.break_off("/", "c1")
+    rig.world.advance(5_000)
+    log.full = False
+    rig.world.advance(20_000)
+    assert door.published() == [b"first"]
+    rig.world.advance(10_000)
+    assert door.published() == [b"first", b"gone"]
 
 
 def test_ten_thousand_wills_leave_others_their_turn() -> None:
