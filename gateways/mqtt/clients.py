@@ -88,7 +88,7 @@ class Clients:
     def properties_of(self, message: Message, now_ms: int, was_sent: bool = False, address: str = "") -> bytes | None:
         """`shown_properties`, remembered where they do not change with the time of day (`now_ms`) or the address."""
         _, _, headers, attributes, timestamp_ms = message
-        if is_timed(headers) or ADDRESS_HEADER in headers:
+        if is_timed(headers) or headers.find(ADDRESS_HEADER) >= 0:
             return shown_properties(headers, attributes, timestamp_ms, now_ms, was_sent, unaltered=self._unaltered,
                                     address=address)
         key = (headers, -1 if attributes & DOOR_MASK == DOOR else timestamp_ms)

@@ -72,10 +72,10 @@ def shown_properties(headers: bytes, attributes: int, timestamp_ms: int, now_ms:
     seen: set[bytes] = set()
     is_own = attributes & DOOR_MASK == DOOR
     has_timestamp = not timestamp_ms or is_own
-    unaltered = unaltered and is_own and TRACE_MARK not in headers
+    unaltered = unaltered and is_own and headers.find(TRACE_MARK) < 0
     public = public_headers(headers)
     hubs = len(public)                                         # where the hub's `address` stands: it is the last
-    if ADDRESS_HEADER in headers:
+    if headers.find(ADDRESS_HEADER) >= 0:
         hubs = max([at for at, (name, _) in enumerate(public) if name == ADDRESS_HEADER], default=hubs)
         if hubs < len(public) and public[hubs][1] != address.encode():
             hubs = len(public)
