@@ -280,9 +280,11 @@ class VirtualHost:
         self.version += 1
 
     def restore_binding(self, binding: Binding, arguments: Table) -> bool:
-        """Take in a binding that outlived the hub, after both its ends; False where one of them is gone."""
+        """Take in a binding that outlived the hub, after both its ends; False where one of them is gone. A queue may be
+        another door's."""
         kind, name = binding.destination
-        if binding.source not in self.exchanges or name not in (self.queues if kind == QUEUE else self.exchanges):
+        is_there = self.find_queue(name) is not None if kind == QUEUE else name in self.exchanges
+        if binding.source not in self.exchanges or not is_there:
             return False
         self.exchanges[binding.source].bind(binding, arguments)
         self._bound.setdefault(binding.destination, {})[binding] = None

@@ -659,6 +659,21 @@ def test_what_comes_back_is_pushed_out_by_what_was_published_meanwhile(hub: Kern
     assert taken(client) == [b"new"] * (most - 1)
 
 
+# ---- queues of other doors
+
+def test_a_binding_to_another_doors_queue_outlives_the_hub(hub: KernelHub) -> None:
+    hub.rig.kernel.groups.declare_queue("http", QueueSettings())
+    hub.kernel.flush()
+    client = hub.client()
+    client.ask("exchange.declare", exchange="x", type="direct", durable=True)
+    client.ask("queue.bind", queue="http", exchange="x", routing_key="k")
+    hub.restart()
+    client = hub.client()
+    client.publish("x", "k", b"after the start")
+    hub.kernel.flush()
+    assert taken(client, "http") == [b"after the start"]
+
+
 # ---- what bears this door's number and is not its own
 
 def forge(hub: KernelHub, client: Client, headers: list[tuple[bytes, bytes]]) -> None:
