@@ -229,11 +229,14 @@ class Broker:
 
     def _on_gone(self, tenant: str, name: str) -> None:
         """A queue was deleted by another door, or because nobody has used it for so long: drop it here too. Its
-        consumers have been told."""
+        consumers have been told, but for those that still wait for the answer behind which they begin."""
         vhost = self.vhosts.get(tenant)
         queue = vhost.queues.get(name) if vhost is not None else None
         if vhost is not None and queue is not None and queue.kernel_queue is not None:
-            queue.consumers, queue.kernel_queue = [], None
+            consumers, queue.consumers, queue.kernel_queue = queue.consumers, [], None
+            for consumer in consumers:
+                if consumer.membership is None and consumer.channel.consumers.get(consumer.tag) is consumer:
+                    consumer.on_gone()
             self.totals.queues_deleted += 1
             self.store(vhost, vhost.delete_queue(queue), None, None)
 

@@ -674,6 +674,19 @@ def test_a_binding_to_another_doors_queue_outlives_the_hub(hub: KernelHub) -> No
     assert taken(client, "http") == [b"after the start"]
 
 
+def test_a_queue_that_another_door_deletes_before_its_consumer_is_answered(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "q", b"x")
+    client.send(frame(METHOD, 1, encode_method("queue.declare", queue="slow", durable=True)))
+    client.send(frame(METHOD, 1, encode_method("basic.consume", queue="q", consumer_tag="c")))
+    queue = hub.rig.kernel.groups.queue("q")
+    assert queue is not None
+    hub.rig.kernel.groups.delete_queue(queue)
+    hub.kernel.flush()
+    assert client.names() == ["queue.declare-ok", "basic.consume-ok", "basic.cancel"]
+    assert client.ask("basic.cancel", consumer_tag="c")[0][1] == "basic.cancel-ok"
+
+
 # ---- what bears this door's number and is not its own
 
 def forge(hub: KernelHub, client: Client, headers: list[tuple[bytes, bytes]]) -> None:
