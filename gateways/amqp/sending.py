@@ -151,7 +151,7 @@ class AmqpSender:
             if len(self.routes) >= ROUTES_MAX:
                 self.routes.clear()
             self.routes[payload] = place, target.is_queue  # decision 61
-        wall_ms = self._wall_ms()
+        wall_ms = self._wall_ms() + delay_ms           # its time to live begins when it has waited
         raw = mapping.without_own_headers(raw, traits.headers)
         if delay_ms:                           # who gets it is told that it has waited: as RabbitMQ's plug-in says it
             raw = properties.replaced(raw, {**properties.traits(raw).headers, DELAY: Field("l", -delay_ms)})
