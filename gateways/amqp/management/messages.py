@@ -13,6 +13,7 @@ from gatehouse.gateways.amqp.management.asking import (
     Host,
     bad_request,
     needed,
+    nothing_there,
     shown_table,
     table_of,
     text_of,
@@ -27,6 +28,8 @@ from gatehouse.kernel.errors import QueueFull
 from gatehouse.kernel.message import When
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gatehouse.gateways.amqp.vhost import AmqpQueue
     from gatehouse.kernel.message import Leased
 
@@ -123,11 +126,13 @@ async def get(asking: Asking, vhost: str, name: str) -> HttpAnswer:
     size = 0
     try:
         while len(leases) < count and size < BYTES_MAX:
-            leased: Leased | None = await asking.ask.told(lambda done: asking.broker.queues.take(queue, done))
+            leased = await take(asking, queue)
             if leased is None:
                 break
             leases.append(leased)
             size += len(leased[6] or b"")
+        if queue.kernel_queue is None:         # deleted meanwhile
+            raise nothing_there()
         left = asking.broker.queues.ready(queue)
         rows = [_show(asking, queue, leased, left + len(leases) - number, document)
                 for number, leased in enumerate(leases, 1)]
@@ -136,6 +141,36 @@ async def get(asking: Asking, vhost: str, name: str) -> HttpAnswer:
         raise
     await _settle(asking, queue, leases, mode)
     return HttpAnswer(200, rows)
+
+
+async def take(asking: Asking, queue: AmqpQueue) -> Leased | None:
+    """One message, or None where there is none. What is taken for a caller that has gone is ready again."""
+    queues = asking.broker.queues
+    is_awaited = True
+    taken: Leased | None = None
+
+    def begin(done: Callable[[Leased | None], None]) -> None:
+        def on_done(leased: Leased | None) -> None:
+            nonlocal taken
+            taken = leased
+            if is_awaited:
+                done(leased)
+            else:
+                give_back()
+
+        queues.take(queue, on_done)
+
+    def give_back() -> None:
+        if taken is not None:
+            queues.release(queue, [taken[:3]])
+
+    try:
+        await asking.ask.told(begin)
+    except BaseException:
+        is_awaited = False
+        give_back()
+        raise
+    return taken
 
 
 async def _settle(asking: Asking, queue: AmqpQueue, leases: list[Leased], mode: str) -> None:
