@@ -659,6 +659,20 @@ def test_what_comes_back_is_pushed_out_by_what_was_published_meanwhile(hub: Kern
     assert taken(client) == [b"new"] * (most - 1)
 
 
+# ---- exchanges that delete themselves
+
+def test_a_long_row_of_exchanges_that_delete_themselves_goes_with_its_queue(hub: KernelHub) -> None:
+    client = hub.client()
+    client.ask("queue.declare", queue="q", durable=True)
+    for number in range(500):
+        client.ask("exchange.declare", exchange=f"e{number}", type="fanout", auto_delete=True)
+        if number:
+            client.ask("exchange.bind", source=f"e{number}", destination=f"e{number - 1}")
+    client.ask("queue.bind", queue="q", exchange="e0")
+    assert client.ask("queue.delete", queue="q")[0][1] == "queue.delete-ok"
+    assert "NOT_FOUND" in closed(client.ask("exchange.declare", exchange="e499", type="fanout", passive=True))
+
+
 # ---- queues of other doors
 
 def test_a_binding_to_another_doors_queue_outlives_the_hub(hub: KernelHub) -> None:
