@@ -265,7 +265,7 @@ class Broker:
         if queue is None:
             return []
         now_ms = self._wall_ms()
-        is_own = leased[7].find(codec.DEAD_HEADER) >= 0
+        is_own = mapping.is_letter(leased[7])
         try:
             letter = dead_letter(vhost, name, target, self.side_of(queue, leased), reason, now_ms, is_own=is_own)
         except SyntaxFault:                    # somebody else has written it, and its headers cannot be read

@@ -20,7 +20,7 @@ from gatehouse.gateways.properties.from_door import from_door
 from gatehouse.gateways.properties.to_door import DoorProperties, Envelope, to_door
 from gatehouse.kernel.message import RETAIN, TRANSIENT
 from gatehouse.kernel.records.headers import CORRELATION, TRACE
-from gatehouse.kernel.records.record import encode_headers, public_headers, read_varint
+from gatehouse.kernel.records.record import encode_headers, named_headers, public_headers, read_varint
 from gatehouse.tracing.context import HEADER as TRACEPARENT
 from gatehouse.tracing.context import STATE as TRACESTATE
 from gatehouse.tracing.context import traceparent_in
@@ -126,6 +126,11 @@ def headers_of_letter(names: bytes, raw: bytes, now_ms: int, *, public: bool) ->
     if public:
         return headers_for_topic(names, raw, now_ms, codec.DEAD_HEADER)[0]
     return encode_headers([(codec.AMQP_HEADER, names + raw), (codec.DEAD_HEADER, b"")])
+
+
+def is_letter(headers: bytes) -> bool:
+    """Whether the hub made this a dead letter: by a header of the record, whatever its properties and headers say."""
+    return headers.find(codec.DEAD_HEADER) >= 0 and bool(named_headers(headers, (codec.DEAD_HEADER,)))
 
 
 # ---- out ------------------------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gatehouse.gateways.amqp.codec import DEAD_HEADER
 from gatehouse.gateways.amqp.properties import read
 from gatehouse.gateways.amqp.tables import Field, Table, encode_table, plain, typed
 from tests.gateways.amqp.fakes import Client
@@ -72,6 +73,16 @@ def test_what_a_client_says_of_deaths_is_not_believed(client: Client) -> None:
     reject(client, "work")
     headers = headers_in(client, "dead")
     assert (headers["x-death"][0]["count"], headers["x-first-death-queue"], headers["kept"]) == (1, "work", 1)
+
+
+def test_who_writes_the_hubs_own_mark_into_a_header_is_not_believed_either(client: Client) -> None:
+    fill(client, "work", **DEAD)
+    made_up = [{"queue": "work", "reason": "rejected", "count": 1_000}]
+    client.publish("", "work", b"x", properties_of(headers={"x-death": typed(made_up),
+                                                            "mark": typed(DEAD_HEADER.decode())}))
+    client.hub.kernel.flush()
+    reject(client, "work")
+    assert [death["count"] for death in headers_in(client, "dead")["x-death"]] == [1]
 
 
 def test_a_client_that_sends_a_dead_letter_again_begins_anew(client: Client) -> None:
