@@ -266,13 +266,17 @@ class Broker:
             return []
         now_ms = self._wall_ms()
         is_own = mapping.is_letter(leased[7])
+        blind = mapping.blind_keys(leased[7])
         try:
-            letter = dead_letter(vhost, name, target, self.side_of(queue, leased), reason, now_ms, is_own=is_own)
+            letter = dead_letter(vhost, name, target, self.side_of(queue, leased), reason, now_ms, is_own=is_own,
+                                 blind=blind)
         except SyntaxFault:                    # somebody else has written it, and its headers cannot be read
-            letter = dead_letter(vhost, name, target, self._foreign_side(queue, leased), reason, now_ms, is_own=False)
+            letter = dead_letter(vhost, name, target, self._foreign_side(queue, leased), reason, now_ms, is_own=False,
+                                 blind=[])
         attributes = leased[8] & ~DOOR_MASK | codec.DOOR
         placement = self.queues.place_in_topic(tenant, letter) if letter.exchange else None
         headers = mapping.headers_of_letter(letter.names, letter.raw, now_ms, public=placement is not None)
+        headers = mapping.with_blind_keys(headers, letter.blind)
         into = letter.queues if placement is None else [to for to in letter.queues if to.stream is not None]
         placements = [self.queues.place_letter(to, letter.priority) for to in into]
         if placement is not None:

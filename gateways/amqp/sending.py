@@ -162,6 +162,8 @@ class AmqpSender:
             headers, timestamp_ms = mapping.headers_for_topic(names, raw, wall_ms)
             if target.timed or target.is_queue:
                 timestamp_ms = 0
+        if mapping.BCC in traits.headers:
+            headers = mapping.with_blind_keys(headers, mapping.copies_in(traits.headers, mapping.BCC))
         attributes = mapping.attributes_of(traits)
         copies = tuple([(copy, body, headers, attributes, timestamp_ms) for copy in target.copies])
         return Sent((place, body, headers, attributes, timestamp_ms), target.routed or answered is not None,

@@ -94,6 +94,35 @@ def test_a_client_that_sends_a_dead_letter_again_begins_anew(client: Client) -> 
         client.publish("", "work", body["body"], header["raw"])
 
 
+@pytest.mark.parametrize("header", ["CC", "BCC"])
+def test_it_goes_by_the_keys_of_its_copies_however_often_it_dies(client: Client, header: str) -> None:
+    client.ask("exchange.declare", exchange="again", type="direct")
+    fill(client, "copies", **{"x-dead-letter-exchange": "again"})
+    client.ask("queue.bind", queue="copies", exchange="again", routing_key="copy")
+    fill(client, "work", **{"x-dead-letter-exchange": "again"})
+    client.publish("", "work", b"x", properties_of(headers={header: typed(["copy"])}))
+    for queue in ("work", "copies"):
+        client.hub.kernel.flush()
+        reject(client, queue)
+    headers = headers_in(client, "copies")
+    assert [death["routing-keys"] for death in headers["x-death"]] == [["work", *headers.get("CC", [])]] * 2
+
+
+@pytest.mark.parametrize("header", ["CC", "BCC"])
+def test_a_routing_key_of_its_own_is_the_only_one_from_there_on(client: Client, header: str) -> None:
+    fill(client, "copies")
+    fill(client, "second", **{"x-dead-letter-exchange": "amq.direct"})
+    for key in ("second", "copy"):
+        client.ask("queue.bind", queue="dead" if key == "second" else "copies", exchange="amq.direct", routing_key=key)
+    fill(client, "first", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "second"})
+    client.publish("", "first", b"x", properties_of(headers={header: typed(["copy"])}))
+    client.hub.kernel.flush()
+    reject(client, "first")
+    reject(client, "second")
+    assert get(client, "dead") is not None
+    assert get(client, "copies") is None
+
+
 def test_it_is_in_the_topic_of_its_exchange_where_there_is_one(hub: KernelHub, client: Client) -> None:
     hub.rig.kernel.create_topic("graveyard", partitions=1)
     hub.rig.run()
