@@ -659,6 +659,24 @@ def test_what_comes_back_is_pushed_out_by_what_was_published_meanwhile(hub: Kern
     assert taken(client) == [b"new"] * (most - 1)
 
 
+# ---- streams
+
+@pytest.mark.parametrize(("prefetch", "again"), [(10, False), (10, True), (5, True)])
+def test_who_reads_a_stream_hears_that_its_topic_is_deleted(hub: KernelHub, prefetch: int, again: bool) -> None:
+    client = hub.client()
+    fill(client, "s", *[b"x"] * 5, **{"x-queue-type": "stream"})
+    client.ask("basic.qos", prefetch_count=prefetch)
+    got = client.ask("basic.consume", queue="s", arguments={"x-stream-offset": "first"})
+    assert len(delivered(got)) == 5
+    hub.rig.kernel.delete_topic("s")
+    if again:
+        hub.rig.kernel.create_topic("s")
+    hub.rig.run()
+    if prefetch == 5:                                      # it has no room before
+        client.send(frame(METHOD, 1, encode_method("basic.ack", delivery_tag=5, multiple=True)))
+    assert client.names() == ["basic.cancel"]
+
+
 # ---- exchanges that delete themselves
 
 def test_a_long_row_of_exchanges_that_delete_themselves_goes_with_its_queue(hub: KernelHub) -> None:
