@@ -21,7 +21,7 @@ from gatehouse.gateways.amqp.routing import Binding, Destination
 from gatehouse.gateways.amqp.totals import Totals
 from gatehouse.gateways.amqp.vhost import AmqpQueue, Change, VirtualHost
 from gatehouse.kernel.errors import KernelError
-from gatehouse.kernel.message import DOOR_MASK
+from gatehouse.kernel.message import DOOR_MASK, RETAIN
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.channel import Channel
@@ -273,7 +273,7 @@ class Broker:
         except SyntaxFault:                    # somebody else has written it, and its headers cannot be read
             letter = dead_letter(vhost, name, target, self._foreign_side(queue, leased), reason, now_ms, is_own=False,
                                  blind=[])
-        attributes = leased[8] & ~DOOR_MASK | codec.DOOR
+        attributes = leased[8] & ~(DOOR_MASK | RETAIN) | codec.DOOR        # no address retains a dead letter
         placement = self.queues.place_in_topic(tenant, letter) if letter.exchange else None
         headers = mapping.headers_of_letter(letter.names, letter.raw, now_ms, public=placement is not None)
         headers = mapping.with_blind_keys(headers, letter.blind)

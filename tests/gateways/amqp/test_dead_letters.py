@@ -8,6 +8,8 @@ import pytest
 from gatehouse.gateways.amqp.codec import DEAD_HEADER
 from gatehouse.gateways.amqp.properties import read
 from gatehouse.gateways.amqp.tables import Field, Table, encode_table, plain, typed
+from gatehouse.kernel.message import RETAIN
+from gatehouse.kernel.records.record import encode_headers
 from tests.gateways.amqp.fakes import Client
 from tests.gateways.amqp.test_with_kernel import KernelHub, fill, get, properties_of
 
@@ -154,6 +156,22 @@ def test_it_makes_no_topic(hub: KernelHub, client: Client, exchange: str) -> Non
     reject(client, "work")
     assert headers_in(client, "dead")["x-death"][0]["queue"] == "work"
     assert {topic.name for topic in hub.rig.kernel.topics("/")} == before
+
+
+def test_nothing_retains_it(hub: KernelHub, client: Client) -> None:
+    kernel = hub.rig.kernel
+    kernel.create_topic("graveyard")
+    hub.rig.run()
+    fill(client, "work", **{"x-dead-letter-exchange": "graveyard"})
+    client.ask("queue.bind", queue="work", exchange="amq.topic", routing_key="plant.#")
+    kernel.append([(kernel.place("plant/line1"), b"x", encode_headers([]), 1 | RETAIN, 0)], hub.rig.witness, None)
+    hub.rig.run()
+    reject(client, "work")
+    retained: list[str] = []
+    kernel.retained("#", "/", lambda values, after, error: retained.extend([value.address for value in values]))
+    hub.rig.run()
+    assert retained == ["plant/line1"]
+    assert hub.rig.values("graveyard") == [b"x"]
 
 
 def test_an_exchange_that_is_not_there_takes_nothing(hub: KernelHub, client: Client) -> None:
