@@ -37,6 +37,7 @@ PUBLISH_METHOD: Final = b"\0\x3c\0\x28\0\0"        # class, method, a reserved s
 MESSAGES_MAX: Final = 10_000                       # of one get
 BYTES_MAX: Final = 32 << 20                        # of the bodies that one get answers with
 NUMBERS: Final = {"delivery_mode": 255, "priority": 255, "timestamp": (1 << 64) - 1}
+TEXT_BYTES_MAX: Final = 255                        # of a property that is a short string
 ACK_MODES: Final = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
 ENCODINGS: Final = ("auto", "base64")
 
@@ -67,11 +68,13 @@ async def send(asking: Asking, host: Host, exchange: str, key: str, raw: bytes, 
         message = sent.message
         if message is not None:
             messages = [message, *sent.copies]
-            waits = [When(delay_ms=sent.delay_ms)] * len(messages)
+            waits = [When(delay_ms=sent.delay_ms, name=sent.delay_key)] * len(messages)
             try:
                 await asking.ask.stored(
-                    (lambda owner, token: guard.schedule.add(messages, waits, owner, token, len(body))) if sent.delay_ms
-                    else lambda owner, token: guard.append(messages, owner, token, len(body)))
+                    (lambda owner, token: guard.schedule.add(messages, waits, owner, token, len(body),
+                                                             idempotency_key=sent.repeat_key)) if sent.delay_ms
+                    else lambda owner, token: guard.append(messages, owner, token, len(body),
+                                                           idempotency_key=sent.repeat_key))
             except QueueFull:
                 return False
         return sent.routed
@@ -106,6 +109,8 @@ def _properties(given: Any) -> dict[str, Any]:
                 raise bad_request(f"{{not_a_number,{name}}}")
             read[name] = value
         elif isinstance(value, str):
+            if len(value.encode(errors="replace")) > TEXT_BYTES_MAX:
+                raise bad_request(f"{{longer_than_{TEXT_BYTES_MAX}_bytes,{name}}}")
             read[name] = value
         else:
             raise bad_request(f"{{not_a_string,{name}}}")

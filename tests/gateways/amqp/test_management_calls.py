@@ -1,15 +1,16 @@
-"""Calls of the management interface whose caller, or whose queue, goes while they wait; on the real kernel."""
+"""Calls of the management interface on the real kernel: what they publish, and whose caller or queue goes meanwhile."""
 from __future__ import annotations
 
 import json
 from asyncio import CancelledError
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, cast
 
 import pytest
 
 from gatehouse.gateways.amqp.management import health, messages
 from gatehouse.gateways.amqp.management.asking import Asking, ManagementError
+from gatehouse.gateways.contract import HttpAnswer
 from tests.gateways.amqp.fakes import Client
 from tests.gateways.amqp.test_with_kernel import KernelHub, fill, taken
 
@@ -26,10 +27,10 @@ class Ask:
 
     query: dict[str, str] = {}
     peer = "test"
-    body = json.dumps(TAKE).encode()
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, document: object = TAKE) -> None:
         self.principal = client.session.identity.principal
+        self.body = json.dumps(document).encode()
 
     async def told(self, begin: Callable[[Callable[[Any], None]], object]) -> Any:
         heard: list[Any] = []
@@ -88,3 +89,28 @@ def test_a_queue_that_is_deleted_while_it_is_taken_from_is_not_there(hub: Kernel
     with pytest.raises(ManagementError) as refused:
         call.send(None)
     assert refused.value.answer.status == 404
+
+
+def publishing(hub: KernelHub, client: Client, **properties: Any) -> Coroutine[Any, Any, HttpAnswer]:
+    document = {"payload": "x", "payload_encoding": "string", "routing_key": "q", "properties": properties}
+    return messages.publish(Asking(hub.services, cast(Any, Ask(client, document))), "/", "amq.default")
+
+
+def test_a_publish_that_may_be_repeated_is_stored_once(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "q")
+    for _ in range(2):
+        call = publishing(hub, client, message_id="one", headers={"x-idempotent": True})
+        call.send(None)
+        hub.kernel.flush()
+        with pytest.raises(StopIteration):
+            call.send(None)
+    assert taken(client) == [b"x"]
+
+
+def test_a_property_that_is_too_long_is_refused_and_not_cut(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "q")
+    with pytest.raises(ManagementError) as refused:
+        publishing(hub, client, type="\u00e9" * 128).send(None)
+    assert refused.value.answer.status == 400
