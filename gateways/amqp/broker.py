@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.queues import KernelQueues
     from gatehouse.gateways.contract import Services
     from gatehouse.kernel.api import Message as NumberedMessage
-    from gatehouse.kernel.message import Leased, Message, Owner
+    from gatehouse.kernel.message import Leased, Message, Owner, Stored
 
 NAME_BYTES: Final = 16         # of a generated name, before base64: RabbitMQ's have 22 characters too
 DOOR_NAME: Final = "amqp"
@@ -58,6 +58,7 @@ class Broker:
         self._stored: dict[str, set[str]] = {}             # names of the definitions that are durable, by virtual host
         self._hearing: dict[str, Hearing] = {}             # what other doors publish, by virtual host
         self._names = 0
+        self._storing = 0                                  # changes that may not be on the disk
         self._load()
         queues.dead_letter_by(self._bury)
         queues.on_gone(self._on_gone)
@@ -156,6 +157,18 @@ class Broker:
                 self._forget(vhost, records.exchange_record(change.name), writes)
         self._hearing[vhost.name].follow(changes)
         self.queues.store(vhost, writes, owner, token)     # the kernel itself writes its queues
+        if changes:
+            self.queues.note_stored(self, None)
+            self._storing += 1
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether a change may not be on the disk yet: who finds things as he wants them waits for that, too."""
+        return self._storing > 0
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """So many changes are on the disk, or never will be."""
+        self._storing -= len(stored)
 
     def undo(self, vhost: VirtualHost, changes: Iterable[Change]) -> None:
         """What was made is gone again: the disk did not take it. What was deleted stays so until the next start."""

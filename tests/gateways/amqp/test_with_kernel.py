@@ -146,6 +146,26 @@ def test_the_answer_to_a_method_that_is_refused_waits_too(hub: KernelHub) -> Non
     assert client.names() == ["channel.close"]
 
 
+@pytest.mark.parametrize(("method", "arguments"), [
+    ("queue.declare", {"queue": "new", "durable": True}), ("queue.declare", {"queue": "new", "passive": True}),
+    ("queue.bind", {"queue": "new", "exchange": "amq.direct", "routing_key": "k"}),
+    ("queue.delete", {"queue": "gone"}), ("exchange.declare", {"exchange": "x", "type": "fanout", "durable": True})])
+def test_who_finds_what_another_has_just_declared_waits_for_the_disk_too(hub: KernelHub, method: str,
+                                                                         arguments: dict[str, Any]) -> None:
+    first, second = hub.client(), hub.client()
+    fill(first, "gone")
+    for name, said in (("queue.declare", {"queue": "new", "durable": True}), ("queue.delete", {"queue": "gone"}),
+                       ("queue.bind", {"queue": "new", "exchange": "amq.direct", "routing_key": "k"}),
+                       ("exchange.declare", {"exchange": "x", "type": "fanout", "durable": True})):
+        first.send(frame(METHOD, 1, encode_method(name, **said)))
+    second.send(frame(METHOD, 1, encode_method(method, **arguments)))
+    assert second.got() == []
+    hub.kernel.flush()
+    assert second.names() == [f"{method}-ok"]
+    second.send(frame(METHOD, 1, encode_method(method, **arguments)))
+    assert second.names() == [f"{method}-ok"], "all is on the disk"
+
+
 # ---- delivery limits
 
 @pytest.mark.parametrize("limit", [0, 1, 3])
