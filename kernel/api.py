@@ -389,8 +389,8 @@ class KernelPort(HubFacts, Protocol):
         """One that waits for its time, or what became of it; None where nothing is known."""
 
     def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> int:
-        """Call `wake` once, after a flush that brings records to one of these partitions, unless `unwatch` is told this
-        number before."""
+        """Call `wake` once, after a flush that brings records to one of these partitions, or when it is deleted, unless
+        `unwatch` is told this number before."""
 
     def unwatch(self, number: int) -> None:
         """Wake nobody."""

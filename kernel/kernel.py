@@ -629,7 +629,8 @@ class Kernel:  # decision 138
         self._spill.on_settled(partition_id)
 
     def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> Watch:
-        """Call `wake` once, after a flush that brings records to one of these partitions, unless it is cancelled."""
+        """Call `wake` once, after a flush that brings records to one of these partitions, or when it is deleted, unless
+        it is cancelled."""
         return self._watches.add(partition_ids, wake)
 
     def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
@@ -696,10 +697,12 @@ class Kernel:  # decision 138
         return changed
 
     def delete_topic(self, name: str, *, tenant: str = "/", owner: Owner | None = None, token: object = None) -> None:
-        """The topic with everything in it. Raises UnknownTopic, Stopping."""
+        """The topic with everything in it; who watches it is woken. Raises UnknownTopic, Stopping."""
         topic = self._topics.require(name, tenant)
         self._topic_changes.delete(topic, self._views.offsets, owner, token)
         self.leasing.end_topic(topic)
+        if self._watches.waiting:
+            self._loop.call_soon(partial(self._watches.follow, frozenset(topic.partition_ids())))
 
     def delete_records(self, before: Mapping[int, int], owner: Owner | None = None, token: object = None) -> None:
         """Readers of these partitions begin at these offsets from now on, or where the partition ends if that is

@@ -21,7 +21,7 @@ from gatehouse.gateways.amqp.routing import Binding, Destination
 from gatehouse.gateways.amqp.totals import Totals
 from gatehouse.gateways.amqp.vhost import AmqpQueue, Change, VirtualHost
 from gatehouse.kernel.errors import KernelError
-from gatehouse.kernel.message import DOOR_MASK
+from gatehouse.kernel.message import DOOR_MASK, RETAIN
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.channel import Channel
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.queues import KernelQueues
     from gatehouse.gateways.contract import Services
     from gatehouse.kernel.api import Message as NumberedMessage
-    from gatehouse.kernel.message import Leased, Message, Owner
+    from gatehouse.kernel.message import Leased, Message, Owner, Stored
 
 NAME_BYTES: Final = 16         # of a generated name, before base64: RabbitMQ's have 22 characters too
 DOOR_NAME: Final = "amqp"
@@ -58,6 +58,7 @@ class Broker:
         self._stored: dict[str, set[str]] = {}             # names of the definitions that are durable, by virtual host
         self._hearing: dict[str, Hearing] = {}             # what other doors publish, by virtual host
         self._names = 0
+        self._storing = 0                                  # changes that may not be on the disk
         self._load()
         queues.dead_letter_by(self._bury)
         queues.on_gone(self._on_gone)
@@ -156,6 +157,18 @@ class Broker:
                 self._forget(vhost, records.exchange_record(change.name), writes)
         self._hearing[vhost.name].follow(changes)
         self.queues.store(vhost, writes, owner, token)     # the kernel itself writes its queues
+        if changes:
+            self.queues.note_stored(self, None)
+            self._storing += 1
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether a change may not be on the disk yet: who finds things as he wants them waits for that, too."""
+        return self._storing > 0
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """So many changes are on the disk, or never will be."""
+        self._storing -= len(stored)
 
     def undo(self, vhost: VirtualHost, changes: Iterable[Change]) -> None:
         """What was made is gone again: the disk did not take it. What was deleted stays so until the next start."""
@@ -229,11 +242,14 @@ class Broker:
 
     def _on_gone(self, tenant: str, name: str) -> None:
         """A queue was deleted by another door, or because nobody has used it for so long: drop it here too. Its
-        consumers have been told."""
+        consumers have been told, but for those that still wait for the answer behind which they begin."""
         vhost = self.vhosts.get(tenant)
         queue = vhost.queues.get(name) if vhost is not None else None
         if vhost is not None and queue is not None and queue.kernel_queue is not None:
-            queue.consumers, queue.kernel_queue = [], None
+            consumers, queue.consumers, queue.kernel_queue = queue.consumers, [], None
+            for consumer in consumers:
+                if consumer.membership is None and consumer.channel.consumers.get(consumer.tag) is consumer:
+                    consumer.on_gone()
             self.totals.queues_deleted += 1
             self.store(vhost, vhost.delete_queue(queue), None, None)
 
@@ -262,14 +278,18 @@ class Broker:
         if queue is None:
             return []
         now_ms = self._wall_ms()
-        is_own = leased[7].find(codec.DEAD_HEADER) >= 0
+        is_own = mapping.is_letter(leased[7])
+        blind = mapping.blind_keys(leased[7])
         try:
-            letter = dead_letter(vhost, name, target, self.side_of(queue, leased), reason, now_ms, is_own=is_own)
+            letter = dead_letter(vhost, name, target, self.side_of(queue, leased), reason, now_ms, is_own=is_own,
+                                 blind=blind)
         except SyntaxFault:                    # somebody else has written it, and its headers cannot be read
-            letter = dead_letter(vhost, name, target, self._foreign_side(queue, leased), reason, now_ms, is_own=False)
-        attributes = leased[8] & ~DOOR_MASK | codec.DOOR
+            letter = dead_letter(vhost, name, target, self._foreign_side(queue, leased), reason, now_ms, is_own=False,
+                                 blind=[])
+        attributes = leased[8] & ~(DOOR_MASK | RETAIN) | codec.DOOR        # no address retains a dead letter
         placement = self.queues.place_in_topic(tenant, letter) if letter.exchange else None
         headers = mapping.headers_of_letter(letter.names, letter.raw, now_ms, public=placement is not None)
+        headers = mapping.with_blind_keys(headers, letter.blind)
         into = letter.queues if placement is None else [to for to in letter.queues if to.stream is not None]
         placements = [self.queues.place_letter(to, letter.priority) for to in into]
         if placement is not None:

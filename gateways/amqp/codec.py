@@ -53,6 +53,9 @@ AMQP_HEADER: Final = MARK + b"amqp"
 DEAD_HEADER: Final = MARK + b"amqp-dead"
 """Name of an empty record header: what the message says of its deaths is the hub's own word."""
 
+BLIND_HEADER: Final = MARK + b"amqp-bcc"
+"""Name of the record header that holds the routing keys of BCC."""
+
 SIDE_START: Final = varint(len(AMQP_HEADER)) + AMQP_HEADER
 ONE: Final = varint(1)
 TWO: Final = varint(2)                 # headers of a record

@@ -31,12 +31,14 @@ class DeadLetter(NamedTuple):
     names: bytes                   # exchange and routing key
     raw: bytes                     # flags and properties
     priority: int
+    blind: list[str]               # keys that it goes by, too, and nobody sees
 
 
 def dead_letter(vhost: VirtualHost, queue: str, target: str, side: bytes, reason: str, now_ms: int, *,
-                is_own: bool) -> DeadLetter:
+                is_own: bool, blind: list[str]) -> DeadLetter:
     """`target`: what `encode_target` made; `side`: the AMQP side of the message; `reason`: the kernel's; `is_own`: what
-    it says of earlier deaths is the hub's word, and no client's (RabbitMQ 4 does not believe those either)."""
+    it says of earlier deaths is the hub's word, and no client's (RabbitMQ 4 does not believe those either); `blind`:
+    the keys that were its BCC."""
     read = json.loads(target)
     exchange: str = read["exchange"]
     split = codec.names_end(side)
@@ -50,13 +52,18 @@ def dead_letter(vhost: VirtualHost, queue: str, target: str, side: bytes, reason
         headers = {name: field for name, field in headers.items() if not name.startswith(OF_DEATHS)}
     deaths = _with_death(headers, queue, death, old_exchange, mapping.keys_of(old_key, headers),
                          message_properties.get("expiration"), now_ms)
-    keys = [key] if read["key"] is not None else mapping.keys_of(key, headers)
+    if read["key"] is None:
+        keys = [*mapping.keys_of(key, headers), *blind]
+    else:                                      # the only one from here on
+        keys, blind = [key], []
+        headers.pop(mapping.CC, None)
     is_there = not exchange or exchange in vhost.exchanges
     queues = vhost.route(exchange, keys, headers, message_properties) if is_there else []
     if death != "rejected":
         queues = [candidate for candidate in queues if not _is_cycle(candidate.name, deaths)]
     return DeadLetter(exchange if is_there else "", queues, mapping.names_of(exchange, key),
-                      properties.replaced(raw, headers, without="expiration"), message_properties.get("priority", 0))
+                      properties.replaced(raw, headers, without="expiration"), message_properties.get("priority", 0),
+                      blind)
 
 
 def encode_target(exchange: str | None, key: str | None) -> str:

@@ -229,13 +229,15 @@ class Definitions:
 
     def _answer(self, changes: Collection[Change], method: str, no_wait: bool, audited: Audited | None = None,
                 **reply: object) -> None:
-        """Answer a request: at once where nothing has changed, else when the change is on the disk; then the audit
-        topic is told, too."""
+        """Answer a request: at once where all is on the disk, else when it is. The audit topic is told of a change
+        then, too."""
         channel = self._channel
+        broker = channel.connection.broker
         payload = b"" if no_wait else encode_method(method, **reply)
-        if changes:
-            token = (channel.reply_when_stored(payload), changes, method.removesuffix("-ok"), audited)
-            channel.connection.broker.store(channel.connection.vhost, changes, self, token)
+        if changes or payload and broker.is_storing:
+            told_of = audited if changes else None
+            token = (channel.reply_when_stored(payload), changes, method.removesuffix("-ok"), told_of)
+            broker.store(channel.connection.vhost, changes, self, token)
         elif payload:
             channel.reply(payload)
 

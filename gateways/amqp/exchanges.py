@@ -54,14 +54,14 @@ class DirectRouter:
     looks_inside = False
 
     def __init__(self) -> None:
-        self._by_key: dict[str, list[Binding]] = {}
+        self._by_key: dict[str, dict[Binding, None]] = {}
 
     def add(self, binding: Binding, arguments: Table) -> None:
-        self._by_key.setdefault(binding.routing_key, []).append(binding)
+        self._by_key.setdefault(binding.routing_key, {})[binding] = None
 
     def remove(self, binding: Binding) -> None:
         bindings = self._by_key[binding.routing_key]
-        bindings.remove(binding)
+        del bindings[binding]
         if not bindings:
             del self._by_key[binding.routing_key]
 
@@ -184,7 +184,7 @@ class Exchange:
     """One exchange with the bindings of which it is the source."""
 
     __slots__ = ("name", "type", "durable", "auto_delete", "internal", "arguments", "declared_alternate", "alternate",
-                 "policy", "bindings", "router")
+                 "policy", "bindings", "links", "router")
 
     def __init__(self, name: str, kind: str, *, durable: bool, auto_delete: bool, internal: bool,
                  arguments: Table) -> None:
@@ -199,6 +199,7 @@ class Exchange:
         self.alternate = self.declared_alternate       # or what its policy says
         self.policy: Policy | None = None
         self.bindings: dict[Binding, Table] = {}
+        self.links = 0                                 # of them, those that lead to exchanges
         self.router: Router = ROUTERS[kind](arguments)
 
     def bind(self, binding: Binding, arguments: Table) -> bool:
@@ -210,6 +211,7 @@ class Exchange:
         elif self.type == HASHING:
             weight_of(binding)
         self.bindings[binding] = arguments
+        self.links += binding.destination.kind == EXCHANGE
         self.router.add(binding, arguments)
         return True
 
@@ -217,5 +219,6 @@ class Exchange:
         """False if it was not bound so."""
         if self.bindings.pop(binding, None) is None:
             return False
+        self.links -= binding.destination.kind == EXCHANGE
         self.router.remove(binding)
         return True

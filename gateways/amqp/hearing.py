@@ -40,7 +40,8 @@ class Hearing:
         self._filters: dict[str, str] = {}             # by exchange: the addresses that are asked about
 
     def follow(self, changes: Iterable[Change]) -> None:
-        """These have come or gone: be asked about more addresses, or about fewer, and about all of them anew."""
+        """These have come or gone: be asked about more addresses, or about fewer, and anew about those from whose
+        exchange a message may come there."""
         names = {change.source: None for change in changes if isinstance(change, Binding)}
         for change in changes:
             if isinstance(change, Destination) and change.kind == EXCHANGE:
@@ -51,9 +52,20 @@ class Hearing:
                 self._filters[name] = MANY if name == TOPIC_EXCHANGE else f"{escape(name, LEVEL_ESCAPES)}/{MANY}"
             elif name in self._filters:
                 self._groups.unbind_chooser(self._filters.pop(name), self._vhost.name)
-        if names:
-            for filter_text in self._filters.values():
-                self._groups.bind_chooser(filter_text, self, self._vhost.name)
+        for name in self._leading_to(names):
+            if name in self._filters:
+                self._groups.bind_chooser(self._filters[name], self, self._vhost.name)
+
+    def _leading_to(self, names: Iterable[str]) -> dict[str, None]:
+        """These exchanges, and all that are bound to them, however far."""
+        leading = dict.fromkeys(names)
+        pending = list(leading)
+        while pending:
+            for binding in self._vhost.leading_to(Destination(EXCHANGE, pending.pop())):
+                if binding.source not in leading:
+                    leading[binding.source] = None
+                    pending.append(binding.source)
+        return leading
 
     # ---- asked by the kernel
 
@@ -84,8 +96,7 @@ class Hearing:
 
 def leads_on(exchange: Exchange) -> bool:
     """Whether an exchange's bindings are more than filters of addresses that lead to queues."""
-    return bool(exchange.bindings) and (
-        exchange.type not in FILTERED or any(binding.destination.kind == EXCHANGE for binding in exchange.bindings))
+    return exchange.links > 0 or bool(exchange.bindings) and exchange.type not in FILTERED
 
 
 def _partition_ids(queues: list[AmqpQueue]) -> tuple[int, ...]:

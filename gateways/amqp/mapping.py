@@ -14,13 +14,13 @@ from gatehouse.gateways.amqp.addresses import AmqpName
 from gatehouse.gateways.amqp.column import AMQP
 from gatehouse.gateways.amqp.errors import SyntaxFault, precondition
 from gatehouse.gateways.amqp.properties import Traits
-from gatehouse.gateways.amqp.tables import TYPE_NAMES, Field, Table, plain, text, typed
+from gatehouse.gateways.amqp.tables import TYPE_NAMES, Field, Table, decode_field, encode_field, plain, text, typed
 from gatehouse.gateways.checks import InvalidHalfName, read_half_name
 from gatehouse.gateways.properties.from_door import from_door
 from gatehouse.gateways.properties.to_door import DoorProperties, Envelope, to_door
 from gatehouse.kernel.message import RETAIN, TRANSIENT
 from gatehouse.kernel.records.headers import CORRELATION, TRACE
-from gatehouse.kernel.records.record import encode_headers, public_headers, read_varint
+from gatehouse.kernel.records.record import encode_headers, named_headers, public_headers, read_headers, read_varint
 from gatehouse.tracing.context import HEADER as TRACEPARENT
 from gatehouse.tracing.context import STATE as TRACESTATE
 from gatehouse.tracing.context import traceparent_in
@@ -30,8 +30,9 @@ ADDRESS: Final = "x-address"           # `gateways.addresses`
 HALF: Final = "x-half"
 HALF_ID: Final = "x-half-id"
 HALF_CHECK: Final = "x-half-check"
+CC: Final = "CC"
 BCC: Final = "BCC"
-CARBON_COPIES: Final = ("CC", BCC)
+CARBON_COPIES: Final = (CC, BCC)
 
 Pairs = list[tuple[bytes, "bytes | None"]]
 
@@ -40,12 +41,15 @@ Pairs = list[tuple[bytes, "bytes | None"]]
 
 def keys_of(routing_key: str, headers: Table) -> list[str]:
     """The routing key and, RabbitMQ's extension, those in the headers CC and BCC."""
-    keys = [routing_key]
-    for name in CARBON_COPIES:
-        field = headers.get(name)
-        if field is not None and field.type == "A":
-            keys += [entry.value.decode(errors="replace") for entry in field.value if entry.type == "S"]
-    return keys
+    return [routing_key, *copies_in(headers, CC), *copies_in(headers, BCC)]
+
+
+def copies_in(headers: Table, name: str) -> list[str]:
+    """The routing keys in CC or BCC."""
+    field = headers.get(name)
+    if field is None or field.type != "A":
+        return []
+    return [entry.value.decode(errors="replace") for entry in field.value if entry.type == "S"]
 
 
 def check_copies(headers: Table) -> None:
@@ -126,6 +130,27 @@ def headers_of_letter(names: bytes, raw: bytes, now_ms: int, *, public: bool) ->
     if public:
         return headers_for_topic(names, raw, now_ms, codec.DEAD_HEADER)[0]
     return encode_headers([(codec.AMQP_HEADER, names + raw), (codec.DEAD_HEADER, b"")])
+
+
+def with_blind_keys(headers: bytes, keys: list[str]) -> bytes:
+    """Encoded headers with the routing keys of BCC where nobody sees them: a dead letter goes by them, too."""
+    if not keys:
+        return headers
+    value = encode_field(Field("A", [text(key) for key in keys]))
+    return encode_headers([*read_headers(headers, 0)[0], (codec.BLIND_HEADER, value)])
+
+
+def blind_keys(headers: bytes) -> list[str]:
+    """What `with_blind_keys` wrote."""
+    if headers.find(codec.BLIND_HEADER) < 0:
+        return []
+    return [entry.value.decode(errors="replace") for _, value in named_headers(headers, (codec.BLIND_HEADER,))
+            for entry in decode_field(value or b"V").value or ()]
+
+
+def is_letter(headers: bytes) -> bool:
+    """Whether the hub made this a dead letter: by a header of the record, whatever its properties and headers say."""
+    return headers.find(codec.DEAD_HEADER) >= 0 and bool(named_headers(headers, (codec.DEAD_HEADER,)))
 
 
 # ---- out ------------------------------------------------------------------------------------------------------------

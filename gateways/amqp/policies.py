@@ -11,7 +11,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS, OVERFLOWS, UNLIMITED, QueueArguments, max_age_ms
+from gatehouse.gateways.amqp.arguments import (
+    MAX_EXPIRY_MS,
+    OVERFLOWS,
+    UNLIMITED,
+    QueueArguments,
+    max_age_ms,
+    queue_type,
+)
 from gatehouse.gateways.amqp.patterns import NoPattern, compile_pattern
 
 if TYPE_CHECKING:
@@ -171,8 +178,7 @@ def effective(policy: Policy | None, operator_policy: Policy | None) -> dict[str
 
 
 def _kind_of(queue: AmqpQueue) -> str:
-    field = queue.arguments.get("x-queue-type")
-    kind = "classic" if field is None else field.value.decode(errors="replace")
+    kind = queue_type(queue.arguments)
     return "streams" if kind == "stream" else f"{kind}_queues"
 
 

@@ -151,7 +151,7 @@ class AmqpSender:
             if len(self.routes) >= ROUTES_MAX:
                 self.routes.clear()
             self.routes[payload] = place, target.is_queue  # decision 61
-        wall_ms = self._wall_ms()
+        wall_ms = self._wall_ms() + delay_ms           # its time to live begins when it has waited
         raw = mapping.without_own_headers(raw, traits.headers)
         if delay_ms:                           # who gets it is told that it has waited: as RabbitMQ's plug-in says it
             raw = properties.replaced(raw, {**properties.traits(raw).headers, DELAY: Field("l", -delay_ms)})
@@ -162,6 +162,8 @@ class AmqpSender:
             headers, timestamp_ms = mapping.headers_for_topic(names, raw, wall_ms)
             if target.timed or target.is_queue:
                 timestamp_ms = 0
+        if mapping.BCC in traits.headers:
+            headers = mapping.with_blind_keys(headers, mapping.copies_in(traits.headers, mapping.BCC))
         attributes = mapping.attributes_of(traits)
         copies = tuple([(copy, body, headers, attributes, timestamp_ms) for copy in target.copies])
         return Sent((place, body, headers, attributes, timestamp_ms), target.routed or answered is not None,

@@ -206,6 +206,7 @@ class StreamConsumer(Consumer):
         self._start = start
         self._wanted = wanted
         self._in_vain = 0                      # reads in a row of which nothing was wanted
+        self._partition_id: int | None = None  # of the topic that was there when it began
         self._position = -1                    # of what is read next; -1: not known yet
         self._ahead: list[Leased] = []         # read, and not delivered
         self._running = False
@@ -231,7 +232,7 @@ class StreamConsumer(Consumer):
     def start(self) -> None:
         """Find where it begins, and go on from there."""
         self._running = True
-        partition_id = self._streams.partition_id(self.queue)
+        partition_id = self._partition_id = self._streams.partition_id(self.queue)
         if partition_id is None:
             self.on_gone()
             return
@@ -288,8 +289,8 @@ class StreamConsumer(Consumer):
             messages, self._ahead = self._ahead[:room], self._ahead[room:]
             self.on_leased(messages)
             return True
-        partition_id = self._streams.partition_id(self.queue)
-        if partition_id is None:
+        partition_id = self._partition_id
+        if partition_id is None or self._streams.partition_id(self.queue) != partition_id:     # perhaps one of its name
             self.on_gone()
             return False
         start, end = self._kernel.bounds(partition_id)

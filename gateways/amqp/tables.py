@@ -75,6 +75,11 @@ def encode_field(field: Field) -> bytes:
     return head + _SIZE.pack(len(body)) + body
 
 
+def decode_field(data: bytes) -> Field:
+    """What `encode_field` made. Raises SyntaxFault."""
+    return _field(data, 0, len(data), 0)[0]
+
+
 def text(value: str) -> Field:
     return Field("S", value.encode())
 

@@ -105,8 +105,7 @@ class Tx:
         self._publishes, self._bytes = [], 0
 
     def _give_back(self, settled: list[Settled]) -> None:
-        for _, runs in settled:
-            self._channel.unacked.put_back(runs)
+        self._channel.unacked.put_back([run for _, runs in settled for run in runs])
 
     def commit(self) -> None:
         """Raises ChannelFault 406, with nothing done."""

@@ -250,17 +250,25 @@ class VirtualHost:
         self.version += 1
 
     def _drop_bindings_to(self, place: Destination) -> list[Binding | Destination]:
+        """And exchanges that delete themselves without these, and what led to those, however many follow each other."""
         gone: list[Binding | Destination] = []
-        for binding in self._bound.pop(place, {}):
-            exchange = self.exchanges.get(binding.source)
-            if exchange is not None and exchange.unbind(binding):
-                gone += [binding, *self._drop_unused(exchange)]
+        places = [place]
+        while places:
+            for binding in self._bound.pop(places.pop(), {}):
+                exchange = self.exchanges.get(binding.source)
+                if exchange is not None and exchange.unbind(binding):
+                    gone.append(binding)
+                    if self._is_unused(exchange):
+                        del self.exchanges[exchange.name]
+                        places.append(Destination(EXCHANGE, exchange.name))
+                        gone.append(places[-1])
         return gone
 
     def _drop_unused(self, exchange: Exchange) -> list[Binding | Destination]:
-        if exchange.auto_delete and not exchange.bindings and exchange.name in self.exchanges:
-            return self._drop_exchange(exchange)
-        return []
+        return self._drop_exchange(exchange) if self._is_unused(exchange) else []
+
+    def _is_unused(self, exchange: Exchange) -> bool:
+        return exchange.auto_delete and not exchange.bindings and exchange.name in self.exchanges
 
     def is_durable(self, binding: Binding) -> bool:
         """Whether both ends of it outlive the hub."""
@@ -280,9 +288,11 @@ class VirtualHost:
         self.version += 1
 
     def restore_binding(self, binding: Binding, arguments: Table) -> bool:
-        """Take in a binding that outlived the hub, after both its ends; False where one of them is gone."""
+        """Take in a binding that outlived the hub, after both its ends; False where one of them is gone. A queue may be
+        another door's."""
         kind, name = binding.destination
-        if binding.source not in self.exchanges or name not in (self.queues if kind == QUEUE else self.exchanges):
+        is_there = self.find_queue(name) is not None if kind == QUEUE else name in self.exchanges
+        if binding.source not in self.exchanges or not is_there:
             return False
         self.exchanges[binding.source].bind(binding, arguments)
         self._bound.setdefault(binding.destination, {})[binding] = None

@@ -554,6 +554,16 @@ def test_a_message_of_another_door_is_seen(hub, api):
     assert (got["exchange"], got["routing_key"], got["payload"]) == ("amq.topic", "plant.line1", "21.5")
 
 
+def test_a_path_names_the_binding_with_just_that_key(api, channel):
+    channel.queue_declare("told-apart", durable=True)
+    channel.queue_bind("told-apart", "amq.headers", "k", arguments={"n": 1})
+    channel.queue_bind("told-apart", "amq.headers", "k")
+    between = "bindings/%2F/e/amq.headers/q/told-apart"
+    assert api("DELETE", f"{between}/k")[0] == 204
+    assert [binding["arguments"] for binding in api("GET", between)[1]] == [{"n": 1}]
+    api("DELETE", "queues/%2F/told-apart")
+
+
 # ---- rights
 
 @pytest.fixture(scope="module")

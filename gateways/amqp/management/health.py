@@ -6,7 +6,7 @@ from typing import Final
 from gatehouse.gateways.amqp.management.asking import Asking, bad_request, nothing_there
 from gatehouse.gateways.amqp.management.changing import declare_queue
 from gatehouse.gateways.amqp.management.hub import listeners_of
-from gatehouse.gateways.amqp.management.messages import send
+from gatehouse.gateways.amqp.management.messages import send, take
 from gatehouse.gateways.amqp.management.shown import node_name
 from gatehouse.gateways.amqp.properties import write
 from gatehouse.gateways.amqp.tables import Table
@@ -62,7 +62,7 @@ async def aliveness(asking: Asking, vhost: str) -> HttpAnswer:
     queue = host.vhost.require_queue(PROBE, asking)
     host.rights.require_source(queue)
     await send(asking, host, "", PROBE, write({}), b"test_message")
-    leased = await asking.ask.told(lambda done: asking.broker.queues.take(queue, done))
+    leased = await take(asking, queue)
     if leased is None:
         return HttpAnswer(503, {"status": "failed", "reason": "the message did not come back"})
     asking.broker.queues.ack(queue, [leased[:3]])

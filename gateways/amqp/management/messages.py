@@ -13,6 +13,7 @@ from gatehouse.gateways.amqp.management.asking import (
     Host,
     bad_request,
     needed,
+    nothing_there,
     shown_table,
     table_of,
     text_of,
@@ -27,6 +28,8 @@ from gatehouse.kernel.errors import QueueFull
 from gatehouse.kernel.message import When
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from gatehouse.gateways.amqp.vhost import AmqpQueue
     from gatehouse.kernel.message import Leased
 
@@ -34,6 +37,7 @@ PUBLISH_METHOD: Final = b"\0\x3c\0\x28\0\0"        # class, method, a reserved s
 MESSAGES_MAX: Final = 10_000                       # of one get
 BYTES_MAX: Final = 32 << 20                        # of the bodies that one get answers with
 NUMBERS: Final = {"delivery_mode": 255, "priority": 255, "timestamp": (1 << 64) - 1}
+TEXT_BYTES_MAX: Final = 255                        # of a property that is a short string
 ACK_MODES: Final = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
 ENCODINGS: Final = ("auto", "base64")
 
@@ -64,11 +68,13 @@ async def send(asking: Asking, host: Host, exchange: str, key: str, raw: bytes, 
         message = sent.message
         if message is not None:
             messages = [message, *sent.copies]
-            waits = [When(delay_ms=sent.delay_ms)] * len(messages)
+            waits = [When(delay_ms=sent.delay_ms, name=sent.delay_key)] * len(messages)
             try:
                 await asking.ask.stored(
-                    (lambda owner, token: guard.schedule.add(messages, waits, owner, token, len(body))) if sent.delay_ms
-                    else lambda owner, token: guard.append(messages, owner, token, len(body)))
+                    (lambda owner, token: guard.schedule.add(messages, waits, owner, token, len(body),
+                                                             idempotency_key=sent.repeat_key)) if sent.delay_ms
+                    else lambda owner, token: guard.append(messages, owner, token, len(body),
+                                                           idempotency_key=sent.repeat_key))
             except QueueFull:
                 return False
         return sent.routed
@@ -103,6 +109,8 @@ def _properties(given: Any) -> dict[str, Any]:
                 raise bad_request(f"{{not_a_number,{name}}}")
             read[name] = value
         elif isinstance(value, str):
+            if len(value.encode(errors="replace")) > TEXT_BYTES_MAX:
+                raise bad_request(f"{{longer_than_{TEXT_BYTES_MAX}_bytes,{name}}}")
             read[name] = value
         else:
             raise bad_request(f"{{not_a_string,{name}}}")
@@ -123,11 +131,13 @@ async def get(asking: Asking, vhost: str, name: str) -> HttpAnswer:
     size = 0
     try:
         while len(leases) < count and size < BYTES_MAX:
-            leased: Leased | None = await asking.ask.told(lambda done: asking.broker.queues.take(queue, done))
+            leased = await take(asking, queue)
             if leased is None:
                 break
             leases.append(leased)
             size += len(leased[6] or b"")
+        if queue.kernel_queue is None:         # deleted meanwhile
+            raise nothing_there()
         left = asking.broker.queues.ready(queue)
         rows = [_show(asking, queue, leased, left + len(leases) - number, document)
                 for number, leased in enumerate(leases, 1)]
@@ -136,6 +146,36 @@ async def get(asking: Asking, vhost: str, name: str) -> HttpAnswer:
         raise
     await _settle(asking, queue, leases, mode)
     return HttpAnswer(200, rows)
+
+
+async def take(asking: Asking, queue: AmqpQueue) -> Leased | None:
+    """One message, or None where there is none. What is taken for a caller that has gone is ready again."""
+    queues = asking.broker.queues
+    is_awaited = True
+    taken: Leased | None = None
+
+    def begin(done: Callable[[Leased | None], None]) -> None:
+        def on_done(leased: Leased | None) -> None:
+            nonlocal taken
+            taken = leased
+            if is_awaited:
+                done(leased)
+            else:
+                give_back()
+
+        queues.take(queue, on_done)
+
+    def give_back() -> None:
+        if taken is not None:
+            queues.release(queue, [taken[:3]])
+
+    try:
+        await asking.ask.told(begin)
+    except BaseException:
+        is_awaited = False
+        give_back()
+        raise
+    return taken
 
 
 async def _settle(asking: Asking, queue: AmqpQueue, leases: list[Leased], mode: str) -> None:

@@ -177,8 +177,11 @@ async def bindings_between(asking: Asking, vhost: str, source: str, kind: str, n
 
 def found_binding(candidates: list[Binding], key: str) -> Binding:
     """The one with this properties key. Raises ManagementError 404."""
+    by_both = next((binding for binding in candidates if key == properties_key(binding)), None)
+    if by_both is not None:
+        return by_both
     for binding in candidates:
-        if key in (properties_key(binding), binding.routing_key or "~"):
+        if key == (binding.routing_key or "~"):
             return binding
     raise nothing_there()
 

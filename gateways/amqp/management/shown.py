@@ -5,6 +5,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_plus
 
+from gatehouse.gateways.amqp.arguments import queue_type
 from gatehouse.gateways.amqp.exchanges import QUEUE
 from gatehouse.gateways.amqp.management.asking import shown_table
 from gatehouse.gateways.amqp.policies import effective
@@ -81,11 +82,6 @@ def arguments_of(vhost: VirtualHost, binding: Binding) -> Table:
     return vhost.exchanges[binding.source].bindings[binding]
 
 
-def queue_type(queue: AmqpQueue) -> str:
-    field = queue.arguments.get("x-queue-type")
-    return "classic" if field is None else str(field.value.decode(errors="replace"))
-
-
 def sole_consumer(queue: AmqpQueue) -> Consumer | None:
     """The consumer that alone is given messages, as the kernel chooses it: of the highest priority the earliest. None
     where all are given some."""
@@ -99,14 +95,15 @@ def show_queue(asking: Asking, queue: AmqpQueue, *, counted: bool = True, totals
     sole = sole_consumer(queue)
     row: Row = {
         "name": queue.name, "vhost": queue.vhost.name, "durable": queue.durable, "auto_delete": queue.auto_delete,
-        "exclusive": queue.owner is not None, "arguments": shown_table(queue.arguments), "type": queue_type(queue),
-        "node": node_name(asking), "state": "running", "consumers": len(queue.consumers),
+        "exclusive": queue.owner is not None, "arguments": shown_table(queue.arguments),
+        "type": queue_type(queue.arguments), "node": node_name(asking), "state": "running",
+        "consumers": len(queue.consumers),
         "policy": queue.policy.name if queue.policy is not None else None,
         "operator_policy": queue.operator_policy.name if queue.operator_policy is not None else None,
         "effective_policy_definition": effective(queue.policy, queue.operator_policy),
         "exclusive_consumer_tag": next((consumer.tag for consumer in queue.consumers if consumer.exclusive), None),
         "single_active_consumer_tag": None if sole is None else sole.tag}
-    if queue_type(queue) == "quorum":
+    if queue.settings.is_quorum:
         limit = queue.settings.delivery_limit
         row["delivery_limit"] = "unlimited" if limit is None else limit
     if queue.stream is None and queue.kernel_queue is None or not (counted or totals):

@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
+from gatehouse.gateways.amqp.codec import DEAD_HEADER
 from gatehouse.gateways.amqp.properties import read
 from gatehouse.gateways.amqp.tables import Field, Table, encode_table, plain, typed
+from gatehouse.kernel.message import RETAIN
+from gatehouse.kernel.records.record import encode_headers
 from tests.gateways.amqp.fakes import Client
 from tests.gateways.amqp.test_with_kernel import KernelHub, fill, get, properties_of
 
@@ -74,6 +77,16 @@ def test_what_a_client_says_of_deaths_is_not_believed(client: Client) -> None:
     assert (headers["x-death"][0]["count"], headers["x-first-death-queue"], headers["kept"]) == (1, "work", 1)
 
 
+def test_who_writes_the_hubs_own_mark_into_a_header_is_not_believed_either(client: Client) -> None:
+    fill(client, "work", **DEAD)
+    made_up = [{"queue": "work", "reason": "rejected", "count": 1_000}]
+    client.publish("", "work", b"x", properties_of(headers={"x-death": typed(made_up),
+                                                            "mark": typed(DEAD_HEADER.decode())}))
+    client.hub.kernel.flush()
+    reject(client, "work")
+    assert [death["count"] for death in headers_in(client, "dead")["x-death"]] == [1]
+
+
 def test_a_client_that_sends_a_dead_letter_again_begins_anew(client: Client) -> None:
     fill(client, "work", b"x", **DEAD)
     for _ in range(2):
@@ -81,6 +94,35 @@ def test_a_client_that_sends_a_dead_letter_again_begins_anew(client: Client) -> 
         (_, _, _), (_, _, header), (_, _, body) = client.ask("basic.get", queue="dead", no_ack=True)
         assert plain(read(header["raw"])["headers"]["x-death"].value[0])["count"] == 1
         client.publish("", "work", body["body"], header["raw"])
+
+
+@pytest.mark.parametrize("header", ["CC", "BCC"])
+def test_it_goes_by_the_keys_of_its_copies_however_often_it_dies(client: Client, header: str) -> None:
+    client.ask("exchange.declare", exchange="again", type="direct")
+    fill(client, "copies", **{"x-dead-letter-exchange": "again"})
+    client.ask("queue.bind", queue="copies", exchange="again", routing_key="copy")
+    fill(client, "work", **{"x-dead-letter-exchange": "again"})
+    client.publish("", "work", b"x", properties_of(headers={header: typed(["copy"])}))
+    for queue in ("work", "copies"):
+        client.hub.kernel.flush()
+        reject(client, queue)
+    headers = headers_in(client, "copies")
+    assert [death["routing-keys"] for death in headers["x-death"]] == [["work", *headers.get("CC", [])]] * 2
+
+
+@pytest.mark.parametrize("header", ["CC", "BCC"])
+def test_a_routing_key_of_its_own_is_the_only_one_from_there_on(client: Client, header: str) -> None:
+    fill(client, "copies")
+    fill(client, "second", **{"x-dead-letter-exchange": "amq.direct"})
+    for key in ("second", "copy"):
+        client.ask("queue.bind", queue="dead" if key == "second" else "copies", exchange="amq.direct", routing_key=key)
+    fill(client, "first", **{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "second"})
+    client.publish("", "first", b"x", properties_of(headers={header: typed(["copy"])}))
+    client.hub.kernel.flush()
+    reject(client, "first")
+    reject(client, "second")
+    assert get(client, "dead") is not None
+    assert get(client, "copies") is None
 
 
 def test_it_is_in_the_topic_of_its_exchange_where_there_is_one(hub: KernelHub, client: Client) -> None:
@@ -114,6 +156,22 @@ def test_it_makes_no_topic(hub: KernelHub, client: Client, exchange: str) -> Non
     reject(client, "work")
     assert headers_in(client, "dead")["x-death"][0]["queue"] == "work"
     assert {topic.name for topic in hub.rig.kernel.topics("/")} == before
+
+
+def test_nothing_retains_it(hub: KernelHub, client: Client) -> None:
+    kernel = hub.rig.kernel
+    kernel.create_topic("graveyard")
+    hub.rig.run()
+    fill(client, "work", **{"x-dead-letter-exchange": "graveyard"})
+    client.ask("queue.bind", queue="work", exchange="amq.topic", routing_key="plant.#")
+    kernel.append([(kernel.place("plant/line1"), b"x", encode_headers([]), 1 | RETAIN, 0)], hub.rig.witness, None)
+    hub.rig.run()
+    reject(client, "work")
+    retained: list[str] = []
+    kernel.retained("#", "/", lambda values, after, error: retained.extend([value.address for value in values]))
+    hub.rig.run()
+    assert retained == ["plant/line1"]
+    assert hub.rig.values("graveyard") == [b"x"]
 
 
 def test_an_exchange_that_is_not_there_takes_nothing(hub: KernelHub, client: Client) -> None:

@@ -1,11 +1,15 @@
 """Messages of other doors pass headers, hashing and chained exchanges as AMQP's own do; on the real kernel."""
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
+from gatehouse.gateways.amqp.broker import Broker
+from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE
 from gatehouse.gateways.amqp.hearing import Hearing
+from gatehouse.gateways.amqp.routing import Destination
 from gatehouse.kernel.errors import QueueFull
 from gatehouse.kernel.message import When
 from gatehouse.kernel.records.record import encode_headers
@@ -190,3 +194,36 @@ def test_an_address_is_asked_about_once_where_only_keys_count(hub: KernelHub, cl
         hub.rig.kernel.append([(place, value, b"\0", 2, 0)], hub.rig.witness, None)
         hub.rig.run()
     assert taken(client) == [b"a", b"b", b"c"] and asked == ["plant/line1"]
+
+
+def test_a_binding_costs_the_same_however_many_exchanges_are_bound_to_others(hub: KernelHub) -> None:
+    broker = Broker.of(hub.services)
+    vhost = broker.vhost("/")
+    began_s = time.process_time()
+    for number in range(2_000):
+        for name in (f"from{number}", f"to{number}"):
+            made = vhost.declare_exchange(name, "fanout", durable=True, auto_delete=False, internal=False, arguments={})
+            assert made is not None
+            broker.store(vhost, [made], None, None)
+        linked = vhost.bind(f"from{number}", Destination(EXCHANGE, f"to{number}"), "", {})
+        assert linked is not None
+        broker.store(vhost, [linked], None, None)
+    assert time.process_time() - began_s < 3
+
+
+@pytest.mark.parametrize("kind", ["fanout", "direct"])
+def test_a_binding_costs_the_same_however_many_its_exchange_has(hub: KernelHub, kind: str) -> None:
+    broker = Broker.of(hub.services)
+    vhost = broker.vhost("/")
+    vhost.declare_exchange("x", kind, durable=True, auto_delete=False, internal=False, arguments={})
+    began_s = time.process_time()
+    for number in range(6_000):
+        queue, _ = vhost.declare_queue(f"q{number}", durable=False, auto_delete=False, owner=number, asker=number,
+                                       arguments={})
+        broker.open_queue(queue)
+        bound = vhost.bind("x", Destination(QUEUE, queue.name), "k", {})
+        assert bound is not None
+        broker.store(vhost, [queue, bound], None, None)
+    for number in reversed(range(6_000)):                  # their connections go
+        broker.drop_exclusive(vhost, number)
+    assert time.process_time() - began_s < 4

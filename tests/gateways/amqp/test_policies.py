@@ -44,6 +44,12 @@ def test_the_highest_priority_counts_then_the_first_by_name():
     assert one.policy.name == "b"
 
 
+@pytest.mark.parametrize("said", ["", "undefined"])
+def test_a_type_that_stands_for_none_is_classic(said: str) -> None:
+    of_classic = policies(("p", ".*", 0, {"max-length": 3}, "classic_queues"))
+    assert apply_to_queue(queue("q", queue_type=said), of_classic, Policies())
+
+
 @pytest.mark.parametrize(("arguments", "said", "changed"), [
     ({}, {"message-ttl": 5, "expires": 6, "max-length-bytes": 7},
      {"message_ttl_ms": 5, "expires_ms": 6, "max_bytes": 7}),

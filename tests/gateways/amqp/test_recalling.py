@@ -131,6 +131,15 @@ def test_what_was_delivered_is_not_recalled(hub: KernelHub, client: Client) -> N
     assert taken(client) == [b"a"]
 
 
+@pytest.mark.parametrize(("after_ms", "left"), [(3_500, [b"a"]), (4_500, [])])
+def test_the_time_to_live_begins_when_it_has_waited(hub: KernelHub, client: Client, after_ms: int, left: list[bytes]
+                                                    ) -> None:
+    send(client, b"a", expiration="1000", headers={"x-delay": 3_000})
+    hub.advance(3_001)
+    hub.advance(after_ms - 3_001)
+    assert taken(client) == left
+
+
 @pytest.mark.parametrize("key", ["", "k" * 256, 7])
 def test_a_key_that_cannot_be_is_refused(client: Client, key: object) -> None:
     assert "x-delay-key" in closed(send(client, b"a", headers={**LATER, "x-delay-key": key}))

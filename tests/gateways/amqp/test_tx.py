@@ -1,6 +1,8 @@
 """tx.select, tx.commit and tx.rollback, on the real kernel: all of it in one frame, or nothing of it."""
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from gatehouse.gateways.amqp import codec
@@ -84,6 +86,21 @@ def test_a_rollback_forgets_the_publishes_and_hands_nothing_out_again(hub: Kerne
     assert counts(hub) == (2, 0)
     client.ask("basic.ack", delivery_tag=1)
     assert delivered(client.ask("tx.commit")) == [b"3"]
+
+
+def test_a_rollback_of_many_costs_what_they_cost_together(hub: KernelHub, client: Client) -> None:
+    many = 5_000
+    fill(client, "many", *[b"x"] * many)
+    client.ask("tx.commit")
+    assert len(delivered(client.ask("basic.consume", queue="many"))) > 0
+    while (channel := next(iter(client.session.channels))).unacked.count < many:
+        hub.advance(100)
+    for tag in range(1, many + 1):
+        channel.ack_many([tag])
+    began_s = time.process_time()
+    assert client.ask("tx.rollback")[-1][1] == "tx.rollback-ok"
+    assert time.process_time() - began_s < 2
+    assert channel.unacked.count == many
 
 
 def test_what_is_acknowledged_counts_against_the_prefetch_until_the_commit(client: Client) -> None:

@@ -146,6 +146,26 @@ def test_the_answer_to_a_method_that_is_refused_waits_too(hub: KernelHub) -> Non
     assert client.names() == ["channel.close"]
 
 
+@pytest.mark.parametrize(("method", "arguments"), [
+    ("queue.declare", {"queue": "new", "durable": True}), ("queue.declare", {"queue": "new", "passive": True}),
+    ("queue.bind", {"queue": "new", "exchange": "amq.direct", "routing_key": "k"}),
+    ("queue.delete", {"queue": "gone"}), ("exchange.declare", {"exchange": "x", "type": "fanout", "durable": True})])
+def test_who_finds_what_another_has_just_declared_waits_for_the_disk_too(hub: KernelHub, method: str,
+                                                                         arguments: dict[str, Any]) -> None:
+    first, second = hub.client(), hub.client()
+    fill(first, "gone")
+    for name, said in (("queue.declare", {"queue": "new", "durable": True}), ("queue.delete", {"queue": "gone"}),
+                       ("queue.bind", {"queue": "new", "exchange": "amq.direct", "routing_key": "k"}),
+                       ("exchange.declare", {"exchange": "x", "type": "fanout", "durable": True})):
+        first.send(frame(METHOD, 1, encode_method(name, **said)))
+    second.send(frame(METHOD, 1, encode_method(method, **arguments)))
+    assert second.got() == []
+    hub.kernel.flush()
+    assert second.names() == [f"{method}-ok"]
+    second.send(frame(METHOD, 1, encode_method(method, **arguments)))
+    assert second.names() == [f"{method}-ok"], "all is on the disk"
+
+
 # ---- delivery limits
 
 @pytest.mark.parametrize("limit", [0, 1, 3])
@@ -657,6 +677,66 @@ def test_what_comes_back_is_pushed_out_by_what_was_published_meanwhile(hub: Kern
     (_, _, head), _, (_, _, body) = client.ask("basic.get", queue="q", no_ack=True)
     assert (body["body"], head["message_count"]) == (b"new", most - 1)
     assert taken(client) == [b"new"] * (most - 1)
+
+
+# ---- streams
+
+@pytest.mark.parametrize(("prefetch", "again"), [(10, False), (10, True), (5, True)])
+def test_who_reads_a_stream_hears_that_its_topic_is_deleted(hub: KernelHub, prefetch: int, again: bool) -> None:
+    client = hub.client()
+    fill(client, "s", *[b"x"] * 5, **{"x-queue-type": "stream"})
+    client.ask("basic.qos", prefetch_count=prefetch)
+    got = client.ask("basic.consume", queue="s", arguments={"x-stream-offset": "first"})
+    assert len(delivered(got)) == 5
+    hub.rig.kernel.delete_topic("s")
+    if again:
+        hub.rig.kernel.create_topic("s")
+    hub.rig.run()
+    if prefetch == 5:                                      # it has no room before
+        client.send(frame(METHOD, 1, encode_method("basic.ack", delivery_tag=5, multiple=True)))
+    assert client.names() == ["basic.cancel"]
+
+
+# ---- exchanges that delete themselves
+
+def test_a_long_row_of_exchanges_that_delete_themselves_goes_with_its_queue(hub: KernelHub) -> None:
+    client = hub.client()
+    client.ask("queue.declare", queue="q", durable=True)
+    for number in range(500):
+        client.ask("exchange.declare", exchange=f"e{number}", type="fanout", auto_delete=True)
+        if number:
+            client.ask("exchange.bind", source=f"e{number}", destination=f"e{number - 1}")
+    client.ask("queue.bind", queue="q", exchange="e0")
+    assert client.ask("queue.delete", queue="q")[0][1] == "queue.delete-ok"
+    assert "NOT_FOUND" in closed(client.ask("exchange.declare", exchange="e499", type="fanout", passive=True))
+
+
+# ---- queues of other doors
+
+def test_a_binding_to_another_doors_queue_outlives_the_hub(hub: KernelHub) -> None:
+    hub.rig.kernel.groups.declare_queue("http", QueueSettings())
+    hub.kernel.flush()
+    client = hub.client()
+    client.ask("exchange.declare", exchange="x", type="direct", durable=True)
+    client.ask("queue.bind", queue="http", exchange="x", routing_key="k")
+    hub.restart()
+    client = hub.client()
+    client.publish("x", "k", b"after the start")
+    hub.kernel.flush()
+    assert taken(client, "http") == [b"after the start"]
+
+
+def test_a_queue_that_another_door_deletes_before_its_consumer_is_answered(hub: KernelHub) -> None:
+    client = hub.client()
+    fill(client, "q", b"x")
+    client.send(frame(METHOD, 1, encode_method("queue.declare", queue="slow", durable=True)))
+    client.send(frame(METHOD, 1, encode_method("basic.consume", queue="q", consumer_tag="c")))
+    queue = hub.rig.kernel.groups.queue("q")
+    assert queue is not None
+    hub.rig.kernel.groups.delete_queue(queue)
+    hub.kernel.flush()
+    assert client.names() == ["queue.declare-ok", "basic.consume-ok", "basic.cancel"]
+    assert client.ask("basic.cancel", consumer_tag="c")[0][1] == "basic.cancel-ok"
 
 
 # ---- what bears this door's number and is not its own
