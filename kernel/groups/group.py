@@ -756,6 +756,12 @@ class LeasedGroup:
         for policy in self._policies:
             policy.on_put_back(prefetcher)
 
+    def note_entry(self) -> None:
+        """Its policies ask from now on when messages entered its partitions."""
+        for prefetcher in self.prefetchers.values():
+            prefetcher.note_entry()
+            self.cursor_ready(prefetcher)
+
     def purge(self) -> int:
         """Settle everything that is ready, and what is on its way in; how many messages that was. Raises Stopping."""
         count = 0

@@ -246,6 +246,12 @@ class Prefetcher:  # decision 142
         at = bisect_right(self._entered, message[1], key=itemgetter(0)) - 1 if self._notes_entry else -1
         return message[4] if at < 0 else self._entered[at][1]
 
+    def note_entry(self) -> None:
+        """When messages entered the partition is asked from now on: what was read before is read again."""
+        if not self._notes_entry:
+            self._notes_entry = True
+            self.forget()
+
     def _note_entered(self, piece: Piece) -> None:
         entered = self._entered
         at = bisect_right(entered, piece.first_offset, key=itemgetter(0))

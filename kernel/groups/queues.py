@@ -189,6 +189,8 @@ class Queues:
             group.redefine(queue)
             kept = [policy for policy in group.policies if not isinstance(policy, MaxLength)]
             group.follow([*kept, *self._policies.limits_of(group, queue)])
+            if queue.settings.ttl_ms:
+                group.note_entry()
             group.configure(self._group_settings(queue, shared_name(queue)))
             if self._started:
                 for policy in group.policies:

@@ -69,6 +69,22 @@ def test_messages_begin_to_expire_and_cease_to() -> None:
     assert rig.kernel.groups.queue_group(changed).counts().expired == 1
 
 
+def test_a_time_to_live_that_comes_later_counts_from_when_a_message_entered() -> None:
+    rig, queue = made(QueueSettings(), b"1")
+    old_ms = rig.world.loop.wall_ms() - 60_000
+    placement = rig.kernel.place_queue(queue)
+    rig.kernel.append([(placement, b"2", b"\0", 3, old_ms)], rig.witness)                # a dead letter keeps its time
+    taker, _ = join(rig, rig.kernel.groups.queue_group(queue), 1)                        # the second is read ahead
+    changed = change(rig, queue, QueueSettings(ttl_ms=5_000))
+    rig.kernel.append([(rig.kernel.place_queue(changed), b"3", b"\0", 3, old_ms)], rig.witness)
+    rig.run()
+    assert taker.values == [b"1"]
+    assert left(rig) == [b"2", b"3"]
+    rig.restart()
+    rig.world.advance(40_000)
+    assert left(rig) == []
+
+
 def test_an_unused_queue_goes_and_stays() -> None:
     rig, queue = made(QueueSettings())
     changed = change(rig, queue, QueueSettings(expires_ms=10_000))
