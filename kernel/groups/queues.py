@@ -332,12 +332,15 @@ class Unused:
         self._core = core
         self._queues = queues
         self._used: dict[int, int] = {}                # by first partition id
+        self._looks: dict[int, int] = {}               # when it is looked at next; other timers are of no account
 
     def watch(self, queue: Queue, used_ms: int) -> None:
-        """From now on; it was used last at this time."""
-        if queue.first_partition_id not in self._used:
-            self._used[queue.first_partition_id] = used_ms
-            self._wake(queue, self._core.now_ms() + max(1, queue.settings.expires_ms // USE_PARTS))
+        """From now on; it was used last at this time. Its time may be shorter than it was."""
+        first = queue.first_partition_id
+        self._used[first] = max(used_ms, self._used.get(first, 0))
+        when_ms = self._core.now_ms() + max(1, queue.settings.expires_ms // USE_PARTS)
+        if when_ms < self._looks.get(first, when_ms + 1):
+            self._wake(queue, when_ms)
 
     def watch_again(self, queue: Queue) -> None:
         """Watch a queue after a start: whoever uses it gets the time to come back."""
@@ -353,11 +356,17 @@ class Unused:
     def forget(self, queue: Queue) -> None:
         """It is deleted."""
         self._used.pop(queue.first_partition_id, None)
+        self._looks.pop(queue.first_partition_id, None)
 
     def _wake(self, queue: Queue, when_ms: int) -> None:
-        self._core.deadlines.at(when_ms, partial(self._look, queue.tenant, queue.name, queue.first_partition_id))
+        self._looks[queue.first_partition_id] = when_ms
+        self._core.deadlines.at(when_ms, partial(self._look, queue.tenant, queue.name, queue.first_partition_id,
+                                                 when_ms))
 
-    def _look(self, tenant: str, name: str, first_partition_id: int) -> None:
+    def _look(self, tenant: str, name: str, first_partition_id: int, when_ms: int) -> None:
+        if self._looks.get(first_partition_id) != when_ms:
+            return
+        del self._looks[first_partition_id]
         queue = self._queues.definitions.get(tenant, name)
         if queue is None or queue.first_partition_id != first_partition_id:
             self._used.pop(first_partition_id, None)

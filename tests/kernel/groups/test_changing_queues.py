@@ -99,6 +99,15 @@ def test_an_unused_queue_goes_and_stays() -> None:
     assert rig.kernel.groups.queue("work") is None
 
 
+def test_a_shorter_time_for_an_unused_queue_counts_at_once() -> None:
+    rig, queue = made(QueueSettings(expires_ms=24 * 3_600_000))
+    changed = change(rig, queue, QueueSettings(expires_ms=60_000))
+    rig.world.advance(50_000)
+    assert rig.kernel.groups.queue("work") == changed
+    rig.world.advance(11_000)
+    assert rig.kernel.groups.queue("work") is None
+
+
 def test_who_takes_goes_on_and_is_given_up_by_the_new_limit() -> None:
     rig, queue = made(QueueSettings(), b"1", b"2")
     taker, membership = join(rig, rig.kernel.groups.queue_group(queue), 1)
