@@ -186,6 +186,11 @@ class BatchBuilder:
         self._turns: list[Turn] = []
         self._laid_count: int = 0                        # messages that are laid, as `Turn` counts them
         self._author: Origin | None = None               # of what was laid last
+        # known once `entering` was asked:
+        self._entering: dict[int, int] = {}              # messages by partition id, those of `_newest` aside
+        self._newest: dict[int, Run] = {}                # runs, by partition id
+        self._counted_runs: int = 0
+        self._counted_stretches: int = 0
 
     def add(self, messages: list[Entering], places: list[tuple[Run, int]] | None, own: Run | None = None,
             placements: dict[int, Placement] | None = None, author: Origin | None = None,
@@ -383,15 +388,20 @@ class BatchBuilder:
         return partition_ids
 
     def entering(self, partition_id: int) -> int:
-        """How many messages of it enter a partition, themselves or by reference."""
-        count = 0
-        for run in self.runs:
-            if run.partition_id == partition_id:
-                count += run.count
-        for stretch in self.stretches:
-            if partition_id in stretch.partition_ids:
-                count += stretch.stop - stretch.start
-        return count
+        """How many messages of it enter a partition, themselves or by reference. What was counted once stays so: of a
+        partition's runs the newest alone grows."""
+        for run in self.runs[self._counted_runs:]:
+            before = self._newest.get(run.partition_id)
+            if before is not None:
+                self._entering[before.partition_id] = self._entering.get(before.partition_id, 0) + before.count
+            self._newest[run.partition_id] = run
+        self._counted_runs = len(self.runs)
+        for stretch in self.stretches[self._counted_stretches:]:
+            for entered in stretch.partition_ids:
+                self._entering[entered] = self._entering.get(entered, 0) + stretch.stop - stretch.start
+        self._counted_stretches = len(self.stretches)
+        newest = self._newest.get(partition_id)
+        return self._entering.get(partition_id, 0) + (0 if newest is None else newest.count)
 
     def _refer(self) -> None:
         """Stretches as references, partition by partition; what follows on each other in a run is one."""

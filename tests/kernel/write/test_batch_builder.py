@@ -1,6 +1,8 @@
 """A burst: messages and batches of many partitions become one body, whose entries say where each run lies."""
 from __future__ import annotations
 
+import time
+
 from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,6 +53,7 @@ def test_every_queue_has_its_messages_in_the_order_of_arrival(arrived: list[tupl
             partition_id, key, value, timestamp_ms = one
             burst.add([(placement(partition_id, key), value, encode_headers([]), 1, timestamp_ms)], None)
             mine.append((key, value, timestamp_ms or NOW_MS))
+        assert burst.entering(one[0]) == len(mine)
     sealed = burst.seal([100 * run.partition_id for run in burst.runs], 5_000, 3)
     assert sealed.record_count == sealed.id_count == sum(map(len, expected.values()))
     ids: list[int] = []
@@ -64,6 +67,17 @@ def test_every_queue_has_its_messages_in_the_order_of_arrival(arrived: list[tupl
             assert (header.base_offset, header.leader_epoch) == (piece.first_offset, 3)
             assert piece.max_timestamp_ms >= max(record[1] for record in records_of(piece))
     assert sorted(ids) == list(range(5_000, 5_000 + sealed.record_count))
+
+
+def test_to_ask_how_many_enter_a_partition_costs_the_same_however_much_is_in_a_frame() -> None:
+    burst = BatchBuilder(NOW_MS)
+    begin_s = time.process_time()
+    for number in range(5_000):
+        place = placement(number, None)
+        place.also = place.fleeting = (1 << 20,)
+        burst.add([(place, b"v", encode_headers([]), 1, 0)], None)
+        assert (burst.entering(1 << 20), burst.entering(number), burst.entering(5_000)) == (number + 1, 1, 0)
+    assert time.process_time() - begin_s < 1
 
 
 def test_callers_learn_where_each_message_went() -> None:
