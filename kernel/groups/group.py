@@ -395,7 +395,7 @@ class LeasedGroup:
             self._dropped += len(messages)
         else:
             self._dead += len(messages)
-        self._settle_uncounted(prefetcher, [message[1] for message in messages])
+        self._settle_uncounted(prefetcher, [message[1] for message in messages] + prefetcher.take_missing())
 
     def give_up_leased(self, prefetcher: Prefetcher, offsets: list[int], messages: list[Leased], reason: str) -> None:
         """As `give_up`, of what is leased; what of these offsets is not among the messages was lost. Raises
@@ -603,6 +603,9 @@ class LeasedGroup:
     def on_read(self, prefetcher: Prefetcher) -> None:
         """Something of the cursor is in memory now; or it could not be read, and rests."""
         self._reading.discard(prefetcher)
+        missing = prefetcher.take_missing()
+        if missing and not self.gone:          # policies hear of them as of all that is settled
+            self._core.deadlines.act(partial(self._settle_uncounted, prefetcher, missing))
         if prefetcher.failed:
             self._core.deadlines.wait_until(self, prefetcher, -1, self._core.now_ms() + READ_AGAIN_MS)
             self._core.soon(self)

@@ -170,6 +170,7 @@ class Prefetcher:  # decision 142
         self._being_read: list[int] = []                # ready again, and in hand until the read is done
         self._first: list[int] = []                     # read before anything is taken
         self._on_first: Callable[[list[Leased]], None] | None = None
+        self._missing: list[int] = []                   # see `take_missing`
 
     # ---- taking
 
@@ -450,9 +451,7 @@ class Prefetcher:  # decision 142
         self._note_expiry([message[7] for message in messages])
         if len(messages) < len(offsets):
             there = {message[1] for message in messages}
-            missing = [offset for offset in offsets if offset not in there]
-            self.lost += len(missing)
-            self.cursor.settle(missing)
+            self._lose_again([offset for offset in offsets if offset not in there])
 
     def read_doomed(self, offsets: list[int], then: Callable[[list[Leased]], None],
                     on_done: Callable[[], None] | None) -> None:
@@ -478,10 +477,20 @@ class Prefetcher:  # decision 142
         """These messages with their attempts; what of the offsets is not there is lost, and settled."""
         missing = set(offsets) - {message[1] for message in messages}
         if missing:
-            self.lost += len(missing)
-            self.cursor.settle(sorted(missing))
+            self._lose_again(sorted(missing))
         return [(message[0], message[1], max(self.cursor.attempt_of(message[1]), 1), *message[3:])
                 for message in messages]
+
+    def _lose_again(self, missing: list[int]) -> None:
+        """These were handed out once, and are not there any more."""
+        self.lost += len(missing)
+        self.cursor.settle(missing)
+        self._missing += missing
+
+    def take_missing(self) -> list[int]:
+        """What was handed out once, and is settled as it is not there any more; since the last call."""
+        missing, self._missing = self._missing, []
+        return missing
 
     def read_leased(self, offsets: list[int], on_read: Callable[[list[Leased] | None], None]) -> None:
         """Read what these were when they were handed out; None where that cannot be. Nothing changes."""
@@ -555,3 +564,4 @@ class Prefetcher:  # decision 142
         self._coming = -1
         self._first = []
         self._on_first = None
+        self._missing = []

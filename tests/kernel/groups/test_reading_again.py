@@ -4,7 +4,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
+import pytest
+
+from gatehouse.kernel.errors import OffsetOutOfRange
 from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.group_settings import GroupSettings
 from gatehouse.kernel.groups.prefetcher import FETCH_BYTES, STRETCHES
 from gatehouse.kernel.index.reader import COLD_BYTES
 from gatehouse.kernel.message import Fetched, Leased
@@ -90,3 +94,27 @@ def test_of_what_comes_again_little_more_is_read_than_is_wanted() -> None:
     rig.run()
     assert [one[1:3] for one in pop(rig, group, 1)] == [(150, 2)]
     assert asked and sum(asked) < 10_000
+
+
+@pytest.mark.parametrize("attempts", [16, 1])
+def test_a_key_whose_message_was_lost_before_it_came_again_goes_on(attempts: int) -> None:
+    rig = Rig()
+    rig.publish("orders/a", b"1", b"2")
+    rig.kernel.groups.define("billing", GroupSettings(ordered=True, max_attempts=attempts))
+    group = rig.kernel.groups.group("billing", "orders")
+    (first,) = pop(rig, group, 10)
+    prefetcher = group.prefetchers[first[0][0]]
+    fetch = prefetcher.fetch
+
+    def without_the_first(wants: list[tuple[int, int, int]], most: int, on_done: Callable[[list[Fetched]], None]
+                          ) -> None:
+        if wants[0][1] == first[1]:
+            on_done([Fetched(wants[0][0], OffsetOutOfRange("damaged"), 1, 2, [])])
+        else:
+            fetch(wants, most, on_done)
+
+    prefetcher.fetch = without_the_first
+    group.release([first[:3]], 0)
+    rig.run()
+    assert [one[6] for one in pop(rig, group, 10)] == [b"2"]
+    assert group.counts().lost == 1
