@@ -437,7 +437,11 @@ class LeasedGroup:
         """End these leases and give the messages up. Until that they count as ready, should the hub end."""
         self._core.touch(prefetcher.cursor)
         prefetcher.cursor.doom(offsets)
-        prefetcher.read_doomed(offsets, lambda messages: self.give_up(prefetcher, messages, reason), on_done)
+        prefetcher.read_doomed(offsets, partial(self._give_up_doomed, prefetcher, reason), on_done)
+
+    def _give_up_doomed(self, prefetcher: Prefetcher, reason: str, messages: list[Leased]) -> None:
+        if not self.gone:                      # else nothing of it is written down any more
+            self.give_up(prefetcher, messages, reason)
 
     # ---- time
 
@@ -514,6 +518,8 @@ class LeasedGroup:
 
     def cursor_ready(self, prefetcher: Prefetcher) -> None:
         """Serve the members: there may be something to take from this cursor."""
+        if self.gone:
+            return
         self._queue_up(prefetcher)
         if self._started:
             for policy in self._on_ready:

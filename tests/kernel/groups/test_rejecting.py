@@ -9,8 +9,9 @@ from gatehouse.kernel.errors import StorageFull
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.state import Kind
 from tests.kernel.groups.test_full_disk import FullRig
-from tests.kernel.groups.test_groups import handles, pop, pop_all
+from tests.kernel.groups.test_groups import handles, pop, pop_all, send, values
 from tests.kernel.rig import Rig
 
 DEAD = "$dead-letters/billing"
@@ -97,3 +98,45 @@ def test_a_full_disk_is_told_once(tmp_path: Path) -> None:
     assert group.reject(held, onlooker, "again") == [None]
     rig.run()
     assert onlooker.seen[1:] == [("again", None, 1)]
+
+
+def held_after_a_start(rig: Rig, group: LeasedGroup) -> list[tuple[object, int, int]]:
+    """What a pop holds, and no memory has any more."""
+    held = handles(pop(rig, group, 10, 3_600_000))
+    rig.world.advance(10_000)
+    rig.restart()
+    return held
+
+
+def turn(rig: Rig) -> None:
+    """Whatever can be done while the disk has not answered."""
+    while rig.world.loop.step():
+        pass
+
+
+def test_a_group_that_is_deleted_while_its_messages_are_read_stays_deleted(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.publish("plant/a", b"1", b"2")
+    held = held_after_a_start(rig, group_of(rig))
+    onlooker = Onlooker(rig)
+    assert group_of(rig).reject(held, onlooker, "late") == [None, None]
+    turn(rig)                                        # what is rejected is being read
+    rig.kernel.groups.delete("billing")
+    turn(rig)
+    rig.run()
+    assert rig.kernel.groups.settings("billing") is None
+    assert onlooker.seen == [("late", None, 0)]
+    assert values(pop(rig, group_of(rig))) == [b"1", b"2"]
+
+
+def test_a_queue_that_is_deleted_while_its_messages_are_read_leaves_nothing(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    queue = rig.kernel.groups.declare_queue("work")
+    send(rig, queue, b"1", b"2")
+    held = held_after_a_start(rig, rig.kernel.groups.queue_group(queue))
+    rig.kernel.groups.queue_group(queue).reject(held)
+    turn(rig)
+    rig.kernel.groups.delete_queue(queue)
+    turn(rig)
+    rig.run()
+    assert rig.kernel.link_states(Kind.OFFSET) == []
