@@ -157,7 +157,7 @@ class Groups:
 
         Raises UnknownPartition, OffsetOutOfRange, AssignedGroup, Stopping, with nothing changed.
         """
-        group = self.over(name, topic)
+        self.require_leasable(name, topic.tenant)
         partition_ids = set(topic.partition_ids())
         for partition_id, offset in offsets.items():
             if partition_id not in partition_ids:
@@ -165,6 +165,7 @@ class Groups:
             start, end = self._watermarks.log_start(partition_id), self._watermarks.next_offset(partition_id)
             if not start <= offset <= end:
                 raise OffsetOutOfRange(f"the partition holds the offsets {start} to {end}, the next, not {offset}")
+        group = self.over(name, topic)
         for partition_id, offset in offsets.items():
             self._leasing.cursors.rewind(group, partition_id, offset)
         self._core.answer(owner, token)

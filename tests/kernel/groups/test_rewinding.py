@@ -53,6 +53,19 @@ def test_a_group_that_nobody_has_used_can_be_rewound() -> None:
     assert numbers(pop(rig, billing(rig))) == [7, 8, 9]
 
 
+def test_a_rewind_that_cannot_be_makes_no_group() -> None:
+    rig = Rig()
+    rig.publish("orders/a", b"1")
+    topic = rig.kernel.topic("orders")
+    assert topic is not None
+    for partition_id, offset in ((topic.partition_id(0), 99), (99, 0)):
+        with pytest.raises((OffsetOutOfRange, UnknownPartition)):
+            rig.kernel.groups.rewind("billing", topic, {partition_id: offset})
+    rig.run()
+    assert rig.kernel.groups.settings("billing") is None
+    rig.kernel.groups.require_commits("billing")                  # the name is free for who commits offsets
+
+
 def test_leases_and_retries_are_void_after_a_rewind() -> None:
     rig, topic = rig_with_orders(4)
     group = billing(rig)
