@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from gatehouse.kernel.api import ACK, EXTEND, REJECT, Settling, Source, Taken
-from gatehouse.kernel.errors import KernelError, Stopping, UnknownQueue
+from gatehouse.kernel.errors import ExpiredReceipt, KernelError, Stopping, UnknownQueue, UnknownTopic
 from gatehouse.kernel.groups.group_settings import ASSIGNED
 from gatehouse.kernel.message import Stored, tell
 
@@ -97,6 +97,11 @@ class PortGroups:
         now = self._kernel.groups.queue(queue.name, queue.tenant)
         return now is not None and now.first_partition_id == queue.first_partition_id
 
+    def _require(self, queue: Queue) -> None:
+        """Raises UnknownQueue where it is not there any more: its caller waited for something since it was shown."""
+        if not self._is_there(queue):
+            raise UnknownQueue(f"there is no queue {queue.name!r}, or it was made anew")
+
     # ---- told
 
     def define(self, name: str, settings: GroupSettings, tenant: str, number: int) -> None:
@@ -106,7 +111,9 @@ class PortGroups:
         self._kernel.groups.delete(name, tenant, self._asks(number), number)
 
     def rewind(self, name: str, topic: Topic, offsets: dict[int, int], number: int) -> None:
-        groups = self._kernel.groups
+        groups, now = self._kernel.groups, self._kernel.topic(topic.name, topic.tenant)
+        if now is None or now.id != topic.id:
+            raise UnknownTopic(f"there is no topic {topic.name!r}, or it was made anew")
         settings = groups.settings(name, topic.tenant)
         if settings is not None and settings.kind == ASSIGNED:
             groups.commit_offsets(name, {partition_id: (at, b"") for partition_id, at in offsets.items()},
@@ -118,23 +125,32 @@ class PortGroups:
         return self._kernel.groups.declare_queue(name, settings, tenant, self._asks(number), number)
 
     def delete_queue(self, queue: Queue, number: int) -> None:
+        self._require(queue)
         self._kernel.groups.delete_queue(queue, self._asks(number), number)
 
     def purge(self, queue: Queue, number: int) -> int:
+        self._require(queue)
         return self._kernel.groups.purge(queue, self._asks(number), number)
 
     def bind(self, filter: str, queue: Queue, number: int) -> None:
+        self._require(queue)
         self._kernel.groups.bind(filter, queue, owner=self._asks(number), token=number)
 
     def unbind(self, filter: str, queue: Queue, number: int) -> None:
+        self._require(queue)
         self._kernel.groups.unbind(filter, queue, owner=self._asks(number), token=number)
 
     def redrive(self, queue: Queue, letters: list[Record], gaps: list[tuple[int, int]], number: int
                 ) -> list[KernelError | None]:
+        if not self._is_there(queue):
+            if number:
+                tell(self._owner, [Stored(number, None, 0, [])])
+            return [ExpiredReceipt("this dead letter is gone with its queue")] * len(letters)
         return self._kernel.groups.redrive(queue, letters, self._asks(number), number, gaps=gaps)
 
     def move(self, queue: Queue, leases: list[Leased], to: str, may_create: bool, maker: str, number: int
              ) -> list[KernelError | None]:
+        self._require(queue)
         return self._kernel.groups.move(queue, leases, to, self._asks(number), number, may_create=may_create,
                                         maker=maker)
 

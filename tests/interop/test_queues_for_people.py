@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 
 import pika
@@ -35,6 +36,21 @@ def channel(hub: RunningHub) -> Iterator[pika.adapters.blocking_connection.Block
         channel = connection.channel()
         channel.confirm_delivery()
         yield channel
+
+
+def test_a_binding_that_comes_slowly_is_refused_where_its_queue_was_made_anew(hub, client):
+    client.declare_queue("slow")
+    body = b'{"filter": "plant/#"}'
+    with socket.create_connection(("127.0.0.1", hub.port("http")), 10) as slow:
+        slow.sendall(b"PUT /v1/queues/slow/bindings HTTP/1.1\r\nHost: hub\r\nContent-Type: application/json\r\n"
+                     b"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n" % len(body))
+        assert slow.recv(4096).startswith(b"HTTP/1.1 100 ")          # the queue was looked for
+        client.delete_queue("slow")
+        client.declare_queue("slow")
+        slow.sendall(body)
+        assert slow.recv(4096).startswith(b"HTTP/1.1 404 ")
+    assert client.queue_bindings("slow") == []
+    client.delete_queue("slow")
 
 
 def test_a_queue_is_made_bound_and_taken_from_by_amqp(client, channel):
