@@ -26,7 +26,7 @@ from gatehouse.kernel.groups.sharing import SHARE
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Fetched, Owner
-from gatehouse.kernel.ports import Loop
+from gatehouse.kernel.ports import Loop, Timer
 from gatehouse.kernel.selectors.selector import Selector, parse_selector
 from gatehouse.kernel.sessions.attached import Attached
 from gatehouse.kernel.sessions.entrusted import Entrusting, GroupOf
@@ -99,6 +99,7 @@ class Sessions:  # decision 162
 
         self._waiting: list[tuple[int, int]] = []        # (until, partition id), a heap; some are out of date
         self._armed_ms = 0
+        self._alarm: Timer | None = None
         self._aging: dict[int, None] = {}                # partitions whose messages are looked at by their age,
         self._aging_heap: list[tuple[int, int]] = []     # and when, a heap
         self._aging_armed_ms = 0
@@ -536,11 +537,13 @@ class Sessions:  # decision 162
 
     def _arm(self) -> None:
         if self._waiting and (not self._armed_ms or self._waiting[0][0] < self._armed_ms):
+            if self._alarm is not None:
+                self._alarm.cancel()
             self._armed_ms = self._waiting[0][0]
-            self.loop.call_at(self._armed_ms, self._look)
+            self._alarm = self.loop.call_at(self._armed_ms, self._look)
 
     def _look(self) -> None:
-        self._armed_ms = 0
+        self._armed_ms, self._alarm = 0, None
         if not self._stopped and not self._ending.busy:
             self._ending.run(self._end_due(), self._arm)
 

@@ -199,3 +199,39 @@ def test_a_will_that_could_not_be_published_at_its_time_is_that_of_then(has_anot
     rig.kernel.sessions.break_off("/", "c1")
     rig.run()
     assert door.published() == [b"gone", b"another"][:1 + has_another]
+
+
+def timers_at(rig: Rig, due_ms: int) -> int:
+    """How many are set for this time."""
+    return len([when_ms for when_ms, _, timer in rig.world.loop._timers
+                if timer.callback is not None and when_ms == due_ms])
+
+
+def test_a_will_that_waits_for_long_has_one_timer_whatever_waits_for_less() -> None:
+    rig = Rig()
+    door = Door(rig)
+    keep(rig, "long", 5_000_000)
+    rig.kernel.sessions.break_off("/", "long")
+    due_ms = rig.world.loop.now_ms() + 5_000_000
+    for _ in range(20):
+        keep(rig, "short", 100)
+        rig.kernel.sessions.break_off("/", "short")
+        rig.world.advance(200)
+    assert timers_at(rig, due_ms) == 1
+    rig.world.advance(5_000_000)
+    assert len(door.published()) == 21
+
+
+def test_a_session_that_sleeps_for_long_has_one_timer_whatever_sleeps_for_less() -> None:
+    rig = Rig()
+    client, other = Client(rig, "long"), Client(rig, "short")
+    client.connect(expiry_ms=5_000_000)
+    client.sleep(5_000_000)
+    due_ms = rig.world.loop.now_ms() + 5_000_000
+    for _ in range(20):
+        other.connect(expiry_ms=100)
+        other.sleep(100)
+        rig.world.advance(200)
+    assert timers_at(rig, due_ms) == 1
+    rig.world.advance(5_000_000)
+    assert not client.connect()
