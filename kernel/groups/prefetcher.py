@@ -164,6 +164,7 @@ class Prefetcher:  # decision 142
         self._skips_settled = False                     # something in `_ahead` may be settled
         self._notes_entry = notes_entry
         self._entered: list[tuple[int, int]] = []       # first offset of what was read, and when it entered
+        self._forget_entered_at = ENTERED_KEPT
         self._oldest = (-1, 0)                           # an offset, and when it was appended
         self._coming = -1                               # the lowest offset that is being read again; -1: none
         self._doomed = 0                                # being read to be dead-lettered
@@ -258,9 +259,23 @@ class Prefetcher:  # decision 142
         at = bisect_right(entered, piece.first_offset, key=itemgetter(0))
         if not at or entered[at - 1][0] != piece.first_offset:
             entered.insert(at, (piece.first_offset, piece.append_ms))
-        if len(entered) > ENTERED_KEPT:                 # of what is settled nobody asks
-            first = bisect_right(entered, self.cursor.committed, key=itemgetter(0)) - 1
-            del entered[:max(0, first)]
+        if len(entered) > self._forget_entered_at:
+            self._forget_entered()
+
+    def _forget_entered(self) -> None:
+        """Of what is settled nobody asks."""
+        cursor, entered = self.cursor, self._entered
+        unsettled = [*cursor.unsettled_stretches(cursor.committed, cursor.next), (cursor.next, LAST_OFFSET)]
+        behind = [*[first for first, _ in entered[1:]], LAST_OFFSET]
+        kept: list[tuple[int, int]] = []
+        at = 0
+        for row, stop in zip(entered, behind, strict=True):
+            while unsettled[at][1] <= row[0]:
+                at += 1
+            if unsettled[at][0] < stop:
+                kept.append(row)
+        self._entered = kept
+        self._forget_entered_at = max(ENTERED_KEPT, 2 * len(kept))
 
     # ---- reading
 

@@ -9,6 +9,7 @@ import pytest
 from gatehouse.kernel.groups.dead_lettering import deaths_of
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings
+from gatehouse.kernel.groups.prefetcher import ENTERED_KEPT
 from gatehouse.kernel.groups.queues import COME_BACK_MS
 from gatehouse.kernel.records.headers import NEVER
 from gatehouse.kernel.records.record import encode_headers
@@ -378,3 +379,19 @@ def test_a_deletion_that_the_disk_refused_is_tried_again() -> None:
     rig.full_log.full = False
     wait(rig, 3_000)
     assert rig.kernel.groups.queue("work") is None
+
+
+def test_when_messages_entered_is_kept_of_what_is_not_settled_alone() -> None:
+    rig = Rig()
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings(ttl_ms=3_600_000))
+    group = rig.kernel.groups.queue_group(queue)
+    taker, _ = join(rig, group, 10_000)
+    send(rig, queue, b"held")
+    rig.world.advance(1_000_000)
+    for _ in range(3 * ENTERED_KEPT):                # a frame for each
+        send(rig, queue, b"")
+        group.ack(handles(taker.got[1:]))
+        del taker.got[1:]
+    prefetcher = group.prefetchers[queue.first_partition_id]
+    assert len(prefetcher._entered) <= ENTERED_KEPT + 1
+    assert rig.world.loop.wall_ms() - prefetcher.entered_ms(taker.got[0]) == 1_000_000
