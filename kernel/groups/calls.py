@@ -22,6 +22,7 @@ from gatehouse.kernel.errors import (
     UnknownReceipt,
 )
 from gatehouse.kernel.groups.circuits import CircuitListener
+from gatehouse.kernel.groups.cursor import MAX_ATTEMPT
 from gatehouse.kernel.groups.dead_lettering import Gaps, Redriving, Route
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import (
@@ -411,7 +412,7 @@ class Handles:
     def encode(self, handle: Handle) -> str:  # decision 31
         """The text of a handle."""
         (partition_id, epoch, _), offset, attempt = handle
-        named = _HANDLE.pack(partition_id, offset, min(attempt, 0xFFFF), epoch)
+        named = _HANDLE.pack(partition_id, offset, min(attempt, MAX_ATTEMPT), epoch)
         return urlsafe_b64encode(named + self._mac(named)).decode()
 
     def decode(self, text: str) -> tuple[int, int, int, int]:

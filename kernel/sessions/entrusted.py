@@ -11,7 +11,7 @@ becomes a dead letter, and the copy stays until that is stored: a start of the h
 
     ENTRUSTED   key     partition id u64 of the session | packet id u16
                 value   identifier u32 | timestamp i64 | attributes u8 | lengths: address u16, group u16, headers u32
-                        | lease: partition id u64, epoch u64, offset u64, attempt u16 (0: none)
+                        | lease: partition id u64, epoch u64, offset u64, attempt u16 (0: none; as pages keep it)
                         | address | group | headers | value
     RETAINED OWED   key     partition id u64 of the session | packet id 0 u16 | filter
                     value   QoS u8 | the address that comes next
@@ -24,7 +24,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.errors import Stopping
-from gatehouse.kernel.groups.cursor import Key
+from gatehouse.kernel.groups.cursor import MAX_ATTEMPT, Key
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.rejecting import read_leased, reject_read
 from gatehouse.kernel.log.frame import StateRecord
@@ -67,7 +67,7 @@ def encode_entrusted(entrusted: Entrusted) -> bytes:
     (partition_id, epoch, group), offset, attempt = entrusted.handle or ((0, 0, ""), 0, 0)
     address, name = entrusted.address.encode(), group.encode()
     return _HEAD.pack(entrusted.identifier, entrusted.timestamp_ms, entrusted.attributes, len(address), len(name),
-                      len(entrusted.headers), partition_id, epoch, offset, attempt) \
+                      len(entrusted.headers), partition_id, epoch, offset, min(attempt, MAX_ATTEMPT)) \
         + address + name + entrusted.headers + entrusted.value
 
 

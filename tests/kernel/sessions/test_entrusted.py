@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from gatehouse.kernel.errors import StorageFull
+from gatehouse.kernel.groups.cursor import MAX_ATTEMPT
 from gatehouse.kernel.message import Leased
 from gatehouse.kernel.sessions.entrusted import decode_entrusted, encode_entrusted
 from gatehouse.kernel.sessions.session_values import NEVER, Entrusted, Outgoing, Released
@@ -67,6 +68,8 @@ def test_the_record_says_all() -> None:
     for handle in (None, ((3, 9, "crew"), 77, 2), ((1 << 40, 0, ""), 0, 1)):
         entrusted = Entrusted(2, "plant/ü", 268_435_455, b"\2\2a\2b", b"value", 5, 1_700_000_000_000, handle)
         assert decode_entrusted(encode_entrusted(entrusted), 2) == entrusted
+    often = Entrusted(2, "plant", 0, b"\0", b"", 5, 0, ((3, 9, "crew"), 77, MAX_ATTEMPT + 1))
+    assert decode_entrusted(encode_entrusted(often), 2).handle == ((3, 9, "crew"), 77, MAX_ATTEMPT)
 
 
 def test_it_stays_with_its_session_over_kills_until_it_is_received(tmp_path: Path) -> None:
