@@ -221,6 +221,8 @@ class ConsumerGroups:
             entry.is_ours = self._names.claim(tenant, name)
         else:
             matched = self._matched(entry, beat, may_read, rights)
+            if beat.epoch == JOINS and not entry.group.members and self._names.claim(tenant, name):
+                entry.is_ours = True               # it was deleted when its last members had gone
         try:
             entry.group.beat(self._loop.now_ms(), beat, matched, rules, self._topics.version,
                              lambda topic: self._ranges(tenant, topic), on_done)
