@@ -213,6 +213,8 @@ class ConsumerGroups:
         entry = self._entries.get((tenant, name))
         self.check(tenant, name, beat, may_read, 0 if entry is None else entry.size_bytes)
         if entry is None:
+            if beat.epoch and self._names.is_there(tenant, name):
+                raise UnknownMember(f"the group {name!r} has no member {beat.member_id!r}")      # who joins again then
             if beat.epoch:
                 raise UnknownGroup(f"there is no consumer group {name!r} with members")
             matched = self._match(tenant, beat.pattern, may_read) if beat.pattern else None

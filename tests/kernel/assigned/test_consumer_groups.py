@@ -186,6 +186,20 @@ def test_a_group_without_members_and_offsets_is_forgotten_after_a_while() -> Non
         consumer.leave()
 
 
+def test_a_member_that_slept_is_told_to_join_again_where_its_group_has_committed() -> None:
+    rig = rig_of()
+    consumer = Consumer(rig, "a")
+    consumer.beat()
+    rig.kernel.assigned.commit_offsets(GROUP, {min(consumer.owned): (0, b"")}, None, None, "a", None, consumer.epoch)
+    rig.run()
+    for span_ms in (RULES.session_ms, consumer_groups.UNUSED_MS):
+        rig.world.loop.advance(span_ms)
+        rig.run()
+    assert state_of(rig) is None
+    with pytest.raises(UnknownMember):
+        consumer.send()
+
+
 # ---- names
 
 def join_classic(rig: Rig, told: list[Any]) -> None:
