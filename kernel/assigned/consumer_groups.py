@@ -523,8 +523,7 @@ def consumers_of(classic: ClassicGroup, now_ms: int, partition_ids: Callable[[Pa
             each.instance_id, each.joining.client_id, each.joining.client_host
         member.rebalance_ms, member.topics = each.joining.rebalance_ms, subscription.topics
         member.classic = ClassicSide(each.joining.protocols, each.joining.session_ms)
-        assignment = each.assignment if classic.state is GroupState.STABLE else b""
-        member.assigned = member.target = partition_ids(read_assignment(assignment)) - held
+        member.assigned = member.target = partition_ids(read_assignment(each.assignment)) - held
         held |= member.assigned
         member.epoch = member.previous_epoch = epoch
         members.append(member)

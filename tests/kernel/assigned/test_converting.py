@@ -142,6 +142,18 @@ def test_one_that_waits_is_told_to_ask_again() -> None:
     assert isinstance(told[-1], Rebalancing)
 
 
+def test_who_joins_again_when_the_group_goes_over_keeps_what_it_reads() -> None:
+    old = one_old(is_cooperative=True)
+    rig = old.rig
+    joining = Joining("consumer", (("cooperative", subscription([])),), comes_again=False)
+    rig.kernel.assigned.join(GROUP, joining, GroupRules(), [].append)          # so that everybody has to join again
+    new = Consumer(rig, "new")
+    new.beat()
+    assert read(rig, old, new) == [0, 1, 2, 3]
+    rest(old, new)
+    assert len(set(read(rig, old, new))) == len(read(rig, old, new))
+
+
 def test_more_classic_members_come_and_are_assigned_by_the_hub() -> None:
     old = one_old()
     rig = old.rig
