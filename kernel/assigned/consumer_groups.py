@@ -259,6 +259,9 @@ class ConsumerGroups:
         protocol, subscription = understood(joining.protocol_type, joining.protocols)
         if protocol is None or subscription is None:
             raise InconsistentProtocol(f"the hub assigns in group {name!r}, and does not understand this member")
+        holder = group.member_id(joining.member_id, joining.instance_id)
+        if not group.shares_protocol(holder, joining.protocol_names):
+            raise InconsistentProtocol("a member offers a protocol that all others of the classic protocol know")
         member_id = joining.member_id
         if not member_id and joining.instance_id is None and joining.comes_again:
             while len(entry.promised) >= rules.max_members:

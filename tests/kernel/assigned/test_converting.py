@@ -167,7 +167,7 @@ def test_more_classic_members_come_and_are_assigned_by_the_hub() -> None:
     with pytest.raises(UnknownMember):
         Old(rig).join("stranger")
     with pytest.raises(MemberIdRequired) as required:
-        rig.kernel.assigned.join(GROUP, Joining("consumer", (("range", subscription([])),)), GroupRules(), print)
+        rig.kernel.assigned.join(GROUP, Joining("consumer", (("cooperative", subscription([])),)), GroupRules(), print)
     assert isinstance(Old(rig).join(required.value.member_id), Joined)
     with pytest.raises(InconsistentProtocol):
         rig.kernel.assigned.join(GROUP, Joining("connect", (("range", subscription([])),)), GroupRules(), print)
@@ -251,6 +251,18 @@ def test_when_the_last_of_the_new_protocol_goes_the_group_is_a_classic_one() -> 
              for _ in rig.kernel._state.scan(kind)]
     assert kinds == [Kind.MEMBERS]
     assert old.leave() == [None]
+
+
+def test_classic_members_among_others_have_a_protocol_that_all_of_them_know() -> None:
+    old = one_old()
+    rig = old.rig
+    new = Consumer(rig, "new")
+    rest(new, old)
+    other = Joining("consumer", (("sticky", subscription([])),), comes_again=False)
+    with pytest.raises(InconsistentProtocol):
+        rig.kernel.assigned.join(GROUP, other, GroupRules(), print)
+    new.leave()
+    assert isinstance(old.join(), Joined), "by the classic protocol it goes on"
 
 
 @pytest.mark.parametrize("lose_index", [False, True])
