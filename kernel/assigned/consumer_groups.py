@@ -20,7 +20,6 @@ from gatehouse.kernel.assigned.assigned_values import (
     ConsumerRules,
     DescribedConsumers,
     GroupRules,
-    GroupState,
     Joined,
     Joining,
 )
@@ -47,6 +46,7 @@ from gatehouse.kernel.assigned.due import DueHeap
 from gatehouse.kernel.assigned.group_names import GroupNames, PutState
 from gatehouse.kernel.assigned.topic_patterns import TopicPattern
 from gatehouse.kernel.errors import (
+    FencedMember,
     GroupFull,
     InconsistentProtocol,
     KernelError,
@@ -268,6 +268,8 @@ class ConsumerGroups:
                 del entry.promised[next(iter(entry.promised))]
             entry.promised[new_id] = None
             raise MemberIdRequired("join again, with this member id", new_id)
+        if member_id and group.member_id("", joining.instance_id) not in ("", member_id):
+            raise FencedMember(f"another member has the instance id {joining.instance_id!r}")
         if member_id and member_id not in group.members and member_id not in entry.promised:
             raise UnknownMember(f"the group has no member {member_id!r}")
         entry.promised.pop(member_id, None)

@@ -199,6 +199,16 @@ def test_a_static_member_goes_over_in_its_place() -> None:
         rig.kernel.assigned.heartbeat(GROUP, old.member_id, "one", old.generation)
 
 
+def test_a_static_member_whose_place_another_has_does_not_join_again() -> None:
+    rig = rig_of()
+    Consumer(rig, "new").beat()
+    before, after = Old(rig, "one"), Old(rig, "one")
+    before.join()
+    after.join()
+    with pytest.raises(FencedMember):
+        before.join()
+
+
 def test_members_that_the_hub_does_not_understand_stay_as_they_are() -> None:
     rig = rig_of()
     told: list[Any] = []
