@@ -297,7 +297,8 @@ def test_a_policy_of_both_goes_by_the_topics_own_time_or_the_hubs() -> None:
     {"message.timestamp.type": "CreateTime"},
     {"message.timestamp.type": "LogAppendTime", "retention.bytes": "1000"}, {"min.compaction.lag.ms": "60000"},
     {"cleanup.policy": "delete", "retention.ms": "-1"}, {"compression.type": "zstd", "compression.zstd.level": "5"},
-    {"compression.gzip.level": "9", "compression.lz4.level": "17"}])
+    {"compression.gzip.level": "9", "compression.lz4.level": "17"},
+    {"cleanup.policy": "compact", "delete.retention.ms": "0"}, {"retention.ms": "0", "retention.bytes": "0"}])
 def test_what_was_set_is_read_back(configs: dict[str, str]) -> None:
     assert {name: checked(name, value) for name, value in configs.items()} == configs
     shown = configs_of(settings_of(configs, KernelSettings()), configs)
@@ -307,6 +308,8 @@ def test_what_was_set_is_read_back(configs: dict[str, str]) -> None:
 def test_what_another_door_has_set_shows() -> None:
     before = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime", "retention.ms": "5"}
     assert configs_of(TopicSettings(log_append_time=True), before) == {"message.timestamp.type": "LogAppendTime"}
+    assert configs_of(TopicSettings(), {"retention.ms": "0"}) == {}
+    assert configs_of(TopicSettings(retention_ms=9), {"retention.ms": "0"}) == {"retention.ms": "9"}
 
 
 # ---- one node
