@@ -31,7 +31,7 @@ LIST: Final = 7
 """How DescribeConfigs names the types of values."""
 
 MAX_DIGITS: Final = 18                   # of a number: every such number fits 64 bits
-MAX_LIST_CHARACTERS: Final = 1000        # of the replicas that a throttle names
+MAX_CHARACTERS: Final = 1000             # of a value: the replicas that a throttle names
 FOREVER: Final = "-1"
 ZERO: Final = "0"
 LEAST: Final = 1                         # that the kernel keeps for a 0
@@ -118,9 +118,11 @@ def checked(name: str, value: str | None) -> str:
     if value is None:
         raise Refused(INVALID_CONFIG, f"{name} has no value")
     value = value.strip()
+    if len(value) > MAX_CHARACTERS:
+        raise _refused(name, value)
     if config.type == LIST:
         parts = [part.strip() for part in value.split(",") if part.strip()]
-        if len(value) > MAX_LIST_CHARACTERS or config.values and (not parts or not set(parts) <= set(config.values)):
+        if config.values and (not parts or not set(parts) <= set(config.values)):
             raise _refused(name, value)
         value = ",".join(dict.fromkeys(parts))
     elif config.type == BOOLEAN:

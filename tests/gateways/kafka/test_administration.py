@@ -273,7 +273,8 @@ def test_a_default_can_be_set_and_says_nothing_to_the_kernel(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("retention.ms", "9" * 20), ("retention.ms", "\N{SUPERSCRIPT TWO}"),
                                              ("preallocate", "perhaps"), ("min.cleanable.dirty.ratio", "1.2.3"),
-                                             ("max.message.bytes", "0"), ("min.insync.replicas", "2")])
+                                             ("max.message.bytes", "0"), ("min.insync.replicas", "2"),
+                                             ("message.format.version", "3" * 1_001)])
 def test_values_that_cannot_be(name: str, value: str) -> None:
     with pytest.raises(Refused):
         checked(name, value)
