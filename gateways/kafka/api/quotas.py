@@ -116,7 +116,7 @@ def _entries(session: KafkaSession, asked: Any) -> Generator[None, None, list[Ro
     accounts = administration_of(session)
     _check_filter(asked)
     quotas: dict[str, tuple[Entity, dict[str, float]]] = {}
-    for user in accounts.accounts.users.values():
+    for user in list(accounts.accounts.users.values()):     # some may come or go between two turns
         if user.quota.bytes_per_s:
             quotas[f"{USER}:{user.name}"] = Entity({USER: user.name}), {BYTE_RATE: user.quota.bytes_per_s}
             yield
