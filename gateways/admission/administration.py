@@ -33,6 +33,7 @@ from gatehouse.gateways.admission.accounts import (
 )
 from gatehouse.gateways.admission.api_keys import make_key
 from gatehouse.gateways.admission.audit import By
+from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import (
     AccountError,
     AccountsUnavailable,
@@ -375,11 +376,38 @@ class Administration:
             self._store.delete_rule(id)
             self._ahead[id] = None
 
-        def applied(_: None) -> None:
-            gone = self.accounts.rules.pop(id, None)
-            self._caught_up(id, None)
-            self._affected.on_rule_changed(gone, None)
-            self._affected.audit(by, "rule.removed", {"rule": gone.as_dict() if gone is not None else {"id": id}})
+        self._run(job, lambda _: self._on_rule_gone(by, id), on_done)
+
+    def _on_rule_gone(self, by: By, id: str) -> None:
+        gone = self.accounts.rules.pop(id, None)
+        self._caught_up(id, None)
+        self._affected.on_rule_changed(gone, None)
+        self._affected.audit(by, "rule.removed", {"rule": gone.as_dict() if gone is not None else {"id": id}})
+
+    def narrow_rule(self, by: By, id: str, gone: Iterable[Operation], on_done: OnChanged[Rule | None]) -> None:
+        """Take operations from a rule, as the changes before this one have left it; one that says nothing more goes.
+        Answers what is left of it."""
+        def job() -> Rule | None:
+            self._require_own_rule(id)
+            before = self._rule_ahead(id)
+            if before is None:
+                raise UnknownRule(f"there is no rule {id[:40]!r}")
+            left = before.operations.difference(gone)
+            rule = replace(before, operations=left) if left else None
+            others = [other for other in self._every_rule() if other.id != id]
+            self._check_rules((before, rule), others if rule is None else [*others, rule])
+            if rule is None:
+                self._store.delete_rule(id)
+            else:
+                self._store.replace_rule(rule)
+            self._ahead[id] = rule
+            return rule
+
+        def applied(rule: Rule | None) -> Rule | None:
+            if rule is None:
+                self._on_rule_gone(by, id)
+                return None
+            return self._on_rule(by, "rule.changed", rule)
 
         self._run(job, applied, on_done)
 

@@ -181,7 +181,7 @@ def delete_acls(request: Request) -> Iterator[None]:
             yield
         with accounts.together():
             for outcome, rule, gone in taken:
-                parts.begin(outcome, partial(_take, session, accounts, rule, rule.operations - gone))
+                parts.begin(outcome, partial(_take, session, accounts, rule, gone))
     parts.settle()
 
 
@@ -219,14 +219,8 @@ def _taken(session: KafkaSession, rule: Rule, filters: list[tuple[Any, Row]]) ->
         yield Taken(outcome, rule, gone)
 
 
-def _take(session: KafkaSession, accounts: Administration, rule: Rule, left: frozenset[Operation], part: AskedPart
-          ) -> None:
-    if not left:
-        accounts.delete_rule(session.author(), rule.id, part.on_changed)
-        return
-    table = {name: value for name, value in rule.as_dict().items() if name not in ("id", "from_file")}
-    accounts.replace_rule(session.author(), rule.id, {**table, "operations": [each.value for each in left]},
-                          part.on_changed)
+def _take(session: KafkaSession, accounts: Administration, rule: Rule, gone: set[Operation], part: AskedPart) -> None:
+    accounts.narrow_rule(session.author(), rule.id, gone, part.on_changed)
 
 
 def _matching(acl: Acl) -> Row:

@@ -24,11 +24,16 @@ TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
+def asking(api: str, **fields: Any) -> bytes:
+    key = KEYS[api]
+    return framed(message(key, "Request")(version=APIS[key].last_version, **fields), 5)
+
+
 def ask(peer: Peer, api: str, error: Exception | None = None, **fields: Any) -> Any:
     """The answer in the newest version, once what it writes is durable, or could not be stored."""
     key = KEYS[api]
     version = APIS[key].last_version
-    frames = peer.send(framed(message(key, "Request")(version=version, **fields), 5))
+    frames = peer.send(asking(api, **fields))
     if not frames:
         peer.kernel.flush(error)
         frames = peer.link.frames()

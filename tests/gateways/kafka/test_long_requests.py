@@ -17,14 +17,9 @@ from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.calls import accounts_of, message, plant
 from tests.gateways.kafka.fakes import Peer
 from tests.gateways.kafka.judge import decoded, framed, produce
-from tests.gateways.kafka.test_administration import KEYS, ask
+from tests.gateways.kafka.test_administration import KEYS, ask, asking
 
 MANY = 3_000
-
-
-def asking(api: str, **fields: Any) -> bytes:
-    key = KEYS[api]
-    return framed(message(key, "Request")(version=APIS[key].last_version, **fields), 5)
 
 
 def answer_of(api: str, frame: bytes) -> Any:
