@@ -210,7 +210,8 @@ class Administration:
         self._affected = affected
         self._together: list[AccountChange] | None = None       # asked for within `together`
         self._ahead: dict[str, Rule | None] = {}         # rules in the database that are not yet so in memory,
-        self._users_ahead: dict[str, User | None] = {}   # and users
+        self._users_ahead: dict[str, User | None] = {}   # and users,
+        self._limits_ahead: dict[str, Limit | None] = {} # and limits
 
     @contextmanager
     def together(self) -> Iterator[None]:  # decision 338
@@ -450,22 +451,32 @@ class Administration:
 
     def add_limit(self, by: By, table: Mapping[str, Any], on_done: OnChanged[Limit]) -> None:
         def job() -> Limit:
-            if len(self.accounts.limits) >= MAX_LIMITS_OF_THE_HUB:
-                raise InvalidLimit(f"there are {MAX_LIMITS_OF_THE_HUB} limits, and no more are kept")
-            return self._store.add_limit(read_limit(table))
+            return self._add_limit(read_limit(table))
 
         self._run(job, partial(self._on_limit, by, "limit.added"), on_done)
+
+    def _add_limit(self, limit: Limit) -> Limit:
+        if len(self.accounts.limits) >= MAX_LIMITS_OF_THE_HUB:
+            raise InvalidLimit(f"there are {MAX_LIMITS_OF_THE_HUB} limits, and no more are kept")
+        added = self._store.add_limit(limit)
+        self._limits_ahead[added.id] = added
+        return added
 
     def replace_limit(self, by: By, id: str, table: Mapping[str, Any], on_done: OnChanged[Limit]) -> None:
         def job() -> Limit:
             self._require_own_limit(id)
-            return self._store.replace_limit(read_limit(table, id))
+            return self._replace_limit(read_limit(table, id))
 
         self._run(job, partial(self._on_limit, by, "limit.changed"), on_done)
+
+    def _replace_limit(self, limit: Limit) -> Limit:
+        self._limits_ahead[limit.id] = self._store.replace_limit(limit)
+        return limit
 
     def _on_limit(self, by: By, action: str, limit: Limit) -> Limit:
         before = self.accounts.limits.get(limit.id)
         self.accounts.limits[limit.id] = limit
+        self._limit_caught_up(limit.id, limit)
         self._affected.on_limit_changed(before, limit)
         self._affected.audit(by, action, {"limit": limit.as_dict()})
         return limit
@@ -473,14 +484,54 @@ class Administration:
     def delete_limit(self, by: By, id: str, on_done: OnChanged[None]) -> None:
         def job() -> None:
             self._require_own_limit(id)
-            self._store.delete_limit(id)
+            self._delete_limit(id)
 
-        def applied(_: None) -> None:
-            gone = self.accounts.limits.pop(id, None)
-            self._affected.on_limit_changed(gone, None)
-            self._affected.audit(by, "limit.removed", {"limit": gone.as_dict() if gone is not None else {"id": id}})
+        self._run(job, lambda _: self._on_limit_gone(by, id), on_done)
+
+    def _delete_limit(self, id: str) -> None:
+        self._store.delete_limit(id)
+        self._limits_ahead[id] = None
+
+    def _on_limit_gone(self, by: By, id: str) -> None:
+        gone = self.accounts.limits.pop(id, None)
+        self._limit_caught_up(id, None)
+        self._affected.on_limit_changed(gone, None)
+        self._affected.audit(by, "limit.removed", {"limit": gone.as_dict() if gone is not None else {"id": id}})
+
+    def set_limit(self, by: By, table: Mapping[str, Any], is_same: Callable[[Limit], bool], stays: bool,
+                  on_done: OnChanged[Limit | None]) -> None:
+        """Make a limit, or change the one that `is_same`; without `stays` remove that, if it is there. What is there is
+        what the changes before this one have left."""
+        def job() -> tuple[Limit | None, Limit | None]:
+            limit = read_limit(table)
+            before = next((other for other in self._limits_of(limit.of) if is_same(other)), None)
+            if stays:
+                return before, self._add_limit(limit) if before is None \
+                    else self._replace_limit(replace(limit, id=before.id))
+            if before is not None:
+                self._delete_limit(before.id)
+            return before, None
+
+        def applied(result: tuple[Limit | None, Limit | None]) -> Limit | None:
+            before, limit = result
+            if limit is not None:
+                return self._on_limit(by, "limit.added" if before is None else "limit.changed", limit)
+            if before is not None:
+                self._on_limit_gone(by, before.id)
+            return None
 
         self._run(job, applied, on_done)
+
+    def _limits_of(self, of: str) -> list[Limit]:
+        """See `_every_rule`; those of the configuration file are not among them."""
+        ahead = dict(self._limits_ahead)
+        return [limit for limit in (*self.accounts.every_limit(), *ahead.values()) if limit is not None
+                and limit.of == of and not limit.from_file and ahead.get(limit.id, limit) is limit]
+
+    def _limit_caught_up(self, id: str, limit: Limit | None) -> None:
+        """See `_caught_up`."""
+        if id in self._limits_ahead and self._limits_ahead[id] is limit:
+            del self._limits_ahead[id]
 
     def _require_own_limit(self, id: str) -> None:
         if any(limit.id == id for limit in self.accounts.file_limits):
@@ -538,6 +589,7 @@ class Administration:
             except Exception as error:
                 self._ahead.clear()      # none of it is kept
                 self._users_ahead.clear()
+                self._limits_ahead.clear()
                 if isinstance(error, SQLAlchemyError):
                     self._store.close()  # a connection in an unknown state is not used again
                 raise
