@@ -20,6 +20,7 @@ from gatehouse.kernel.assigned.assigned_values import (
     ConsumerRules,
     DescribedConsumers,
     GroupRules,
+    GroupState,
     Joined,
     Joining,
 )
@@ -516,7 +517,7 @@ class ConsumerGroups:
 def consumers_of(classic: ClassicGroup, now_ms: int, partition_ids: Callable[[Parts], frozenset[int]]) -> ConsumerGroup:
     """The consumer group that a classic group with members becomes. Raises InconsistentProtocol where the hub does not
     understand what its members say to each other."""
-    members = []
+    members: list[tuple[ConsumerMember, frozenset[int]]] = []
     held: set[int] = set()
     epoch = max(classic.generation, 1)
     for each in classic.members.values():
@@ -528,12 +529,16 @@ def consumers_of(classic: ClassicGroup, now_ms: int, partition_ids: Callable[[Pa
             each.instance_id, each.joining.client_id, each.joining.client_host
         member.rebalance_ms, member.topics = each.joining.rebalance_ms, subscription.topics
         member.classic = ClassicSide(each.joining.protocols, each.joining.session_ms)
-        member.assigned = member.target = partition_ids(read_assignment(each.assignment)) - held
-        held |= member.assigned
+        if each.join is None and classic.state is not GroupState.COMPLETING:
+            member.assigned = partition_ids(read_assignment(each.assignment)) - held
+            held |= member.assigned
         member.epoch = member.previous_epoch = epoch
-        members.append(member)
+        members.append((member, partition_ids(subscription.owned)))
+    for member, owned in members:            # it may read these still: it has not heard of its part, or joins again
+        member.assigned = member.target = member.assigned | owned - held
+        held |= owned
     group = ConsumerGroup()
-    group.restore(now_ms, epoch, epoch, group.assignor, b"", members, ConsumerRules())
+    group.restore(now_ms, epoch, epoch, group.assignor, b"", [member for member, _ in members], ConsumerRules())
     return group
 
 

@@ -154,6 +154,22 @@ def test_who_joins_again_when_the_group_goes_over_keeps_what_it_reads() -> None:
     assert len(set(read(rig, old, new))) == len(read(rig, old, new))
 
 
+def test_who_has_not_heard_of_its_part_when_the_group_goes_over_keeps_what_it_said() -> None:
+    old = one_old(is_cooperative=True)
+    rig = old.rig
+    joining = Joining("consumer", (("cooperative", subscription([])),), comes_again=False)
+    rig.kernel.assigned.join(GROUP, joining, GroupRules(), [].append)
+    old.join()                                                                 # everybody has, and the leader assigns
+    rig.kernel.assigned.join(GROUP, joining, GroupRules(), [].append)          # and is not waited for
+    new = Consumer(rig, "new")
+    new.beat()
+    assert read(rig, old, new) == [0, 1, 2, 3]
+    old.join()
+    old.sync()
+    rest(old, new)
+    assert len(set(read(rig, old, new))) == len(read(rig, old, new))
+
+
 def test_more_classic_members_come_and_are_assigned_by_the_hub() -> None:
     old = one_old()
     rig = old.rig
