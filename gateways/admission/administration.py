@@ -340,16 +340,27 @@ class Administration:
     # ---- rules
 
     def add_rule(self, by: By, table: Mapping[str, Any], on_done: OnChanged[Rule]) -> None:
-        def job() -> Rule:
-            if len(self.accounts.rules) >= MAX_RULES:
-                raise InvalidUser(f"there are {MAX_RULES} rules, and no more are kept")
-            rule = read_rule(table)
-            self._check_rules((rule,), [*self._every_rule(), rule])
-            added = self._store.add_rule(rule)
-            self._ahead[added.id] = added
-            return added
+        self._run(lambda: self._add_rule(read_rule(table), self._every_rule()),
+                  partial(self._on_rule, by, "rule.added"), on_done)
 
-        self._run(job, partial(self._on_rule, by, "rule.added"), on_done)
+    def ensure_rule(self, by: By, table: Mapping[str, Any], on_done: OnChanged[Rule]) -> None:
+        """Add a rule unless one is there that says as much, as the changes before this one have left them."""
+        def job() -> tuple[Rule, bool]:
+            rule = read_rule(table)
+            rules = self._every_rule()
+            there = next((other for other in rules if other.says(rule)), None)
+            return (self._add_rule(rule, rules), True) if there is None else (there, False)
+
+        self._run(job, lambda result: self._on_rule(by, "rule.added", result[0]) if result[1] else result[0], on_done)
+
+    def _add_rule(self, rule: Rule, rules: list[Rule]) -> Rule:
+        """To these, which are all that there are."""
+        if len(self.accounts.rules) >= MAX_RULES:
+            raise InvalidUser(f"there are {MAX_RULES} rules, and no more are kept")
+        self._check_rules((rule,), [*rules, rule])
+        added = self._store.add_rule(rule)
+        self._ahead[added.id] = added
+        return added
 
     def replace_rule(self, by: By, id: str, table: Mapping[str, Any], on_done: OnChanged[Rule]) -> None:
         def job() -> Rule:

@@ -139,6 +139,18 @@ def test_acls_of_one_rule_that_are_deleted_at_the_same_time_are_all_gone() -> No
     assert rules(peer) == {("group:ops", "topic", "orders", frozenset(("create",)))}
 
 
+def test_an_acl_that_is_made_again_while_it_is_deleted_is_there() -> None:
+    peer, rig = plant(), Administered()
+    peer.services.accounts = rig.administration
+    denied = creation(READ, permission_type=DENY)
+    assert created(peer, denied) == [0]
+    rig.changes.at_once = False                # it is asked for before the database has done the deletion
+    peer.send(asking("DeleteAcls", filters=[Row(**filter_of())])
+              + asking("CreateAcls", creations=[denied]) * 2)
+    rig.changes.work()
+    assert len(peer.link.frames()) == 3 and len(rig.accounts.rules) == 1
+
+
 def test_a_denied_right_is_not_opened_by_a_part_of_it() -> None:
     peer = plant()
     created(peer, *[creation(one, permission_type=DENY) for one in (DELETE, ALTER, ALTER_CONFIGS)])
