@@ -310,6 +310,21 @@ def test_both_kinds_go_on_after_a_crash(tmp_path: Path, lose_index: bool) -> Non
     rig.kernel.assigned.heartbeat(GROUP, old.member_id, None, described and old.generation)
 
 
+def test_what_the_last_of_the_new_protocol_had_is_shared_out_after_a_crash(tmp_path: Path) -> None:
+    old = one_old(tmp_path)
+    rig = old.rig
+    new = Consumer(rig, "new")
+    rest(new, old)
+    new.leave()
+    rig.restart()
+    with pytest.raises(Rebalancing):
+        rig.kernel.assigned.heartbeat(GROUP, old.member_id, None, old.generation)
+    assert isinstance(old.join(), Joined)
+    old.sync({old.member_id: encode_assignment([("t", [0, 1, 2, 3])])})
+    rig.restart()
+    assert old.beat(), "it is shared out once"
+
+
 def test_members_that_leave_by_the_classic_protocol() -> None:
     old = one_old()
     rig = old.rig
