@@ -33,6 +33,7 @@ from gatehouse.gateways.admission.accounts import (
 )
 from gatehouse.gateways.admission.api_keys import make_key
 from gatehouse.gateways.admission.audit import By
+from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import (
     AccountError,
     AccountsUnavailable,
@@ -209,7 +210,8 @@ class Administration:
         self._affected = affected
         self._together: list[AccountChange] | None = None       # asked for within `together`
         self._ahead: dict[str, Rule | None] = {}         # rules in the database that are not yet so in memory,
-        self._users_ahead: dict[str, User | None] = {}   # and users
+        self._users_ahead: dict[str, User | None] = {}   # and users,
+        self._limits_ahead: dict[str, Limit | None] = {} # and limits
 
     @contextmanager
     def together(self) -> Iterator[None]:  # decision 338
@@ -338,16 +340,27 @@ class Administration:
     # ---- rules
 
     def add_rule(self, by: By, table: Mapping[str, Any], on_done: OnChanged[Rule]) -> None:
-        def job() -> Rule:
-            if len(self.accounts.rules) >= MAX_RULES:
-                raise InvalidUser(f"there are {MAX_RULES} rules, and no more are kept")
-            rule = read_rule(table)
-            self._check_rules((rule,), [*self._every_rule(), rule])
-            added = self._store.add_rule(rule)
-            self._ahead[added.id] = added
-            return added
+        self._run(lambda: self._add_rule(read_rule(table), self._every_rule()),
+                  partial(self._on_rule, by, "rule.added"), on_done)
 
-        self._run(job, partial(self._on_rule, by, "rule.added"), on_done)
+    def ensure_rule(self, by: By, table: Mapping[str, Any], on_done: OnChanged[Rule]) -> None:
+        """Add a rule unless one is there that says as much, as the changes before this one have left them."""
+        def job() -> tuple[Rule, bool]:
+            rule = read_rule(table)
+            rules = self._every_rule()
+            there = next((other for other in rules if other.says(rule)), None)
+            return (self._add_rule(rule, rules), True) if there is None else (there, False)
+
+        self._run(job, lambda result: self._on_rule(by, "rule.added", result[0]) if result[1] else result[0], on_done)
+
+    def _add_rule(self, rule: Rule, rules: list[Rule]) -> Rule:
+        """To these, which are all that there are."""
+        if len(self.accounts.rules) >= MAX_RULES:
+            raise InvalidUser(f"there are {MAX_RULES} rules, and no more are kept")
+        self._check_rules((rule,), [*rules, rule])
+        added = self._store.add_rule(rule)
+        self._ahead[added.id] = added
+        return added
 
     def replace_rule(self, by: By, id: str, table: Mapping[str, Any], on_done: OnChanged[Rule]) -> None:
         def job() -> Rule:
@@ -375,11 +388,38 @@ class Administration:
             self._store.delete_rule(id)
             self._ahead[id] = None
 
-        def applied(_: None) -> None:
-            gone = self.accounts.rules.pop(id, None)
-            self._caught_up(id, None)
-            self._affected.on_rule_changed(gone, None)
-            self._affected.audit(by, "rule.removed", {"rule": gone.as_dict() if gone is not None else {"id": id}})
+        self._run(job, lambda _: self._on_rule_gone(by, id), on_done)
+
+    def _on_rule_gone(self, by: By, id: str) -> None:
+        gone = self.accounts.rules.pop(id, None)
+        self._caught_up(id, None)
+        self._affected.on_rule_changed(gone, None)
+        self._affected.audit(by, "rule.removed", {"rule": gone.as_dict() if gone is not None else {"id": id}})
+
+    def narrow_rule(self, by: By, id: str, gone: Iterable[Operation], on_done: OnChanged[Rule | None]) -> None:
+        """Take operations from a rule, as the changes before this one have left it; one that says nothing more goes.
+        Answers what is left of it."""
+        def job() -> Rule | None:
+            self._require_own_rule(id)
+            before = self._rule_ahead(id)
+            if before is None:
+                raise UnknownRule(f"there is no rule {id[:40]!r}")
+            left = before.operations.difference(gone)
+            rule = replace(before, operations=left) if left else None
+            others = [other for other in self._every_rule() if other.id != id]
+            self._check_rules((before, rule), others if rule is None else [*others, rule])
+            if rule is None:
+                self._store.delete_rule(id)
+            else:
+                self._store.replace_rule(rule)
+            self._ahead[id] = rule
+            return rule
+
+        def applied(rule: Rule | None) -> Rule | None:
+            if rule is None:
+                self._on_rule_gone(by, id)
+                return None
+            return self._on_rule(by, "rule.changed", rule)
 
         self._run(job, applied, on_done)
 
@@ -422,22 +462,32 @@ class Administration:
 
     def add_limit(self, by: By, table: Mapping[str, Any], on_done: OnChanged[Limit]) -> None:
         def job() -> Limit:
-            if len(self.accounts.limits) >= MAX_LIMITS_OF_THE_HUB:
-                raise InvalidLimit(f"there are {MAX_LIMITS_OF_THE_HUB} limits, and no more are kept")
-            return self._store.add_limit(read_limit(table))
+            return self._add_limit(read_limit(table))
 
         self._run(job, partial(self._on_limit, by, "limit.added"), on_done)
+
+    def _add_limit(self, limit: Limit) -> Limit:
+        if len(self.accounts.limits) >= MAX_LIMITS_OF_THE_HUB:
+            raise InvalidLimit(f"there are {MAX_LIMITS_OF_THE_HUB} limits, and no more are kept")
+        added = self._store.add_limit(limit)
+        self._limits_ahead[added.id] = added
+        return added
 
     def replace_limit(self, by: By, id: str, table: Mapping[str, Any], on_done: OnChanged[Limit]) -> None:
         def job() -> Limit:
             self._require_own_limit(id)
-            return self._store.replace_limit(read_limit(table, id))
+            return self._replace_limit(read_limit(table, id))
 
         self._run(job, partial(self._on_limit, by, "limit.changed"), on_done)
+
+    def _replace_limit(self, limit: Limit) -> Limit:
+        self._limits_ahead[limit.id] = self._store.replace_limit(limit)
+        return limit
 
     def _on_limit(self, by: By, action: str, limit: Limit) -> Limit:
         before = self.accounts.limits.get(limit.id)
         self.accounts.limits[limit.id] = limit
+        self._limit_caught_up(limit.id, limit)
         self._affected.on_limit_changed(before, limit)
         self._affected.audit(by, action, {"limit": limit.as_dict()})
         return limit
@@ -445,14 +495,54 @@ class Administration:
     def delete_limit(self, by: By, id: str, on_done: OnChanged[None]) -> None:
         def job() -> None:
             self._require_own_limit(id)
-            self._store.delete_limit(id)
+            self._delete_limit(id)
 
-        def applied(_: None) -> None:
-            gone = self.accounts.limits.pop(id, None)
-            self._affected.on_limit_changed(gone, None)
-            self._affected.audit(by, "limit.removed", {"limit": gone.as_dict() if gone is not None else {"id": id}})
+        self._run(job, lambda _: self._on_limit_gone(by, id), on_done)
+
+    def _delete_limit(self, id: str) -> None:
+        self._store.delete_limit(id)
+        self._limits_ahead[id] = None
+
+    def _on_limit_gone(self, by: By, id: str) -> None:
+        gone = self.accounts.limits.pop(id, None)
+        self._limit_caught_up(id, None)
+        self._affected.on_limit_changed(gone, None)
+        self._affected.audit(by, "limit.removed", {"limit": gone.as_dict() if gone is not None else {"id": id}})
+
+    def set_limit(self, by: By, table: Mapping[str, Any], is_same: Callable[[Limit], bool], stays: bool,
+                  on_done: OnChanged[Limit | None]) -> None:
+        """Make a limit, or change the one that `is_same`; without `stays` remove that, if it is there. What is there is
+        what the changes before this one have left."""
+        def job() -> tuple[Limit | None, Limit | None]:
+            limit = read_limit(table)
+            before = next((other for other in self._limits_of(limit.of) if is_same(other)), None)
+            if stays:
+                return before, self._add_limit(limit) if before is None \
+                    else self._replace_limit(replace(limit, id=before.id))
+            if before is not None:
+                self._delete_limit(before.id)
+            return before, None
+
+        def applied(result: tuple[Limit | None, Limit | None]) -> Limit | None:
+            before, limit = result
+            if limit is not None:
+                return self._on_limit(by, "limit.added" if before is None else "limit.changed", limit)
+            if before is not None:
+                self._on_limit_gone(by, before.id)
+            return None
 
         self._run(job, applied, on_done)
+
+    def _limits_of(self, of: str) -> list[Limit]:
+        """See `_every_rule`; those of the configuration file are not among them."""
+        ahead = dict(self._limits_ahead)
+        return [limit for limit in (*self.accounts.every_limit(), *ahead.values()) if limit is not None
+                and limit.of == of and not limit.from_file and ahead.get(limit.id, limit) is limit]
+
+    def _limit_caught_up(self, id: str, limit: Limit | None) -> None:
+        """See `_caught_up`."""
+        if id in self._limits_ahead and self._limits_ahead[id] is limit:
+            del self._limits_ahead[id]
 
     def _require_own_limit(self, id: str) -> None:
         if any(limit.id == id for limit in self.accounts.file_limits):
@@ -510,6 +600,7 @@ class Administration:
             except Exception as error:
                 self._ahead.clear()      # none of it is kept
                 self._users_ahead.clear()
+                self._limits_ahead.clear()
                 if isinstance(error, SQLAlchemyError):
                     self._store.close()  # a connection in an unknown state is not used again
                 raise

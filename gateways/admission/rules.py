@@ -76,6 +76,12 @@ class Rule:
     def decides_administering(self) -> bool:
         return self.kind == HUB and Operation.ADMINISTER in self.operations
 
+    def says(self, other: Rule) -> bool:
+        """Whether it says all that another one says, of the same place and the same people."""
+        return (self.pattern == other.pattern and self.who == other.who and self.kind == other.kind
+                and self.allows == other.allows and self.tenant in (other.tenant, EVERY_TENANT)
+                and self.operations.issuperset(other.operations))
+
     def as_dict(self) -> dict[str, Any]:
         return {"id": self.id, "effect": ALLOW if self.allows else DENY, "who": self.who,
                 "operations": sorted(operation.value for operation in self.operations), "kind": self.kind,

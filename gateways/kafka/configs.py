@@ -31,8 +31,10 @@ LIST: Final = 7
 """How DescribeConfigs names the types of values."""
 
 MAX_DIGITS: Final = 18                   # of a number: every such number fits 64 bits
-MAX_LIST_CHARACTERS: Final = 1000        # of the replicas that a throttle names
+MAX_CHARACTERS: Final = 1000             # of a value: the replicas that a throttle names
 FOREVER: Final = "-1"
+ZERO: Final = "0"
+LEAST: Final = 1                         # that the kernel keeps for a 0
 DELETE: Final = "delete"
 COMPACT: Final = "compact"
 BOTH: Final = frozenset((DELETE, COMPACT))
@@ -116,9 +118,11 @@ def checked(name: str, value: str | None) -> str:
     if value is None:
         raise Refused(INVALID_CONFIG, f"{name} has no value")
     value = value.strip()
+    if len(value) > MAX_CHARACTERS:
+        raise _refused(name, value)
     if config.type == LIST:
         parts = [part.strip() for part in value.split(",") if part.strip()]
-        if len(value) > MAX_LIST_CHARACTERS or config.values and (not parts or not set(parts) <= set(config.values)):
+        if config.values and (not parts or not set(parts) <= set(config.values)):
             raise _refused(name, value)
         value = ",".join(dict.fromkeys(parts))
     elif config.type == BOOLEAN:
@@ -164,33 +168,36 @@ def settings_of(configs: Mapping[str, str], hub: KernelSettings, before: TopicSe
         before or TopicSettings(), compact=COMPACT in policies, retention_ms=retention_ms if goes else None,
         retention_bytes=retention_bytes if goes else None,
         log_append_time=configs.get("message.timestamp.type") == LOG_APPEND_TIME,
-        delete_retention_ms=None if delete_retention_ms is None else max(1, int(delete_retention_ms)),
+        delete_retention_ms=None if delete_retention_ms is None else max(LEAST, int(delete_retention_ms)),
         max_message_bytes=None if max_message_bytes is None else int(max_message_bytes))
 
 
 def _limit(value: str) -> int | None:
     """None: as the hub."""
-    return None if int(value) < 0 else max(1, int(value))
+    return None if int(value) < 0 else max(LEAST, int(value))
 
 
 def configs_of(settings: TopicSettings, remembered: Mapping[str, str]) -> dict[str, str]:
     """What is set for a topic, whoever did it: the kernel's settings, and what is remembered of those that say nothing
     to it."""
-    configs = {name: value for name, value in remembered.items() if _stands(name, value, settings)}
+    kept = {"retention.ms": settings.retention_ms, "retention.bytes": settings.retention_bytes,
+            "delete.retention.ms": settings.delete_retention_ms, "max.message.bytes": settings.max_message_bytes}
+    configs = {name: value for name, value in remembered.items() if _stands(name, value, settings, kept.get(name))}
     if settings.compact and configs.get("cleanup.policy") is None:
         configs["cleanup.policy"] = f"{COMPACT},{DELETE}" if settings.keeps_less else COMPACT
     if settings.log_append_time:
         configs["message.timestamp.type"] = LOG_APPEND_TIME
-    for name, value in (("retention.ms", settings.retention_ms), ("retention.bytes", settings.retention_bytes),
-                        ("delete.retention.ms", settings.delete_retention_ms),
-                        ("max.message.bytes", settings.max_message_bytes)):
-        if value is not None:
-            configs[name] = str(value)
+    for name, amount in kept.items():
+        if amount is not None and not (amount == LEAST and configs.get(name) == ZERO):
+            configs[name] = str(amount)
     return configs
 
 
-def _stands(name: str, value: str, settings: TopicSettings) -> bool:
-    """Whether what was remembered is still so: the settings of the kernel may have been changed by another door."""
+def _stands(name: str, value: str, settings: TopicSettings, amount: int | None) -> bool:
+    """Whether what was remembered is still so: the settings of the kernel may have been changed by another door.
+    `amount` is what the kernel keeps of it; it knows no 0, and has `LEAST` instead."""
+    if value == ZERO and amount == LEAST:
+        return True
     if name in ("retention.ms", "retention.bytes"):
         return value == FOREVER or settings.compact and not settings.keeps_less
     if name == "cleanup.policy":

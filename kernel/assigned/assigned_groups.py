@@ -493,8 +493,8 @@ class AssignedGroups:
 def encode_members(group: ClassicGroup, is_ours: bool) -> bytes:
     """The value of a MEMBERS record."""
     return json.dumps({
-        "ours": is_ours, "generation": group.generation, "protocol_type": group.protocol_type,
-        "protocol": group.protocol, "leader": group.leader, "members": [{
+        "ours": is_ours, "anew": group.state is GroupState.PREPARING, "generation": group.generation,
+        "protocol_type": group.protocol_type, "protocol": group.protocol, "leader": group.leader, "members": [{
             "id": member.id, "instance_id": member.instance_id, "client_id": member.joining.client_id,
             "client_host": member.joining.client_host, "session_ms": member.joining.session_ms,
             "rebalance_ms": member.joining.rebalance_ms, "assignment": b64encode(member.assignment).decode(),
@@ -514,4 +514,6 @@ def restore_members(group: ClassicGroup, value: bytes, now_ms: int) -> bool:
         member.assignment = b64decode(row["assignment"])
         members.append(member)
     group.restore(now_ms, read["generation"], read["protocol_type"], read["protocol"], read["leader"], members)
+    if read.get("anew"):               # what somebody had who is in the group no more is nobody's yet
+        group.share_out_anew(now_ms)
     return bool(read["ours"])

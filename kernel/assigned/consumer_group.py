@@ -281,6 +281,14 @@ class ConsumerGroup:
         """Whether it has members, and all follow the classic protocol: then it need be no consumer group."""
         return bool(self.members) and all(member.classic is not None for member in self.members.values())
 
+    def shares_protocol(self, member_id: str, names: list[str]) -> bool:
+        """Whether all others that follow the classic protocol know one of these: by that they go on without the hub."""
+        common = set(names)
+        for member in self.members.values():
+            if member.classic is not None and member.id != member_id:
+                common.intersection_update([name for name, _ in member.classic.protocols])
+        return bool(common)
+
     def _classic(self, member_id: str, instance_id: str | None, generation: int) -> ConsumerMember:
         member = self._require(member_id) if instance_id is None else self._static(member_id, instance_id)
         if member.classic is None:

@@ -47,6 +47,7 @@ from gatehouse.kernel.assigned.due import DueHeap
 from gatehouse.kernel.assigned.group_names import GroupNames, PutState
 from gatehouse.kernel.assigned.topic_patterns import TopicPattern
 from gatehouse.kernel.errors import (
+    FencedMember,
     GroupFull,
     InconsistentProtocol,
     KernelError,
@@ -213,6 +214,8 @@ class ConsumerGroups:
         entry = self._entries.get((tenant, name))
         self.check(tenant, name, beat, may_read, 0 if entry is None else entry.size_bytes)
         if entry is None:
+            if beat.epoch and self._names.is_there(tenant, name):
+                raise UnknownMember(f"the group {name!r} has no member {beat.member_id!r}")      # who joins again then
             if beat.epoch:
                 raise UnknownGroup(f"there is no consumer group {name!r} with members")
             matched = self._match(tenant, beat.pattern, may_read) if beat.pattern else None
@@ -221,6 +224,8 @@ class ConsumerGroups:
             entry.is_ours = self._names.claim(tenant, name)
         else:
             matched = self._matched(entry, beat, may_read, rights)
+            if beat.epoch == JOINS and not entry.group.members and self._names.claim(tenant, name):
+                entry.is_ours = True               # it was deleted when its last members had gone
         try:
             entry.group.beat(self._loop.now_ms(), beat, matched, rules, self._topics.version,
                              lambda topic: self._ranges(tenant, topic), on_done)
@@ -255,12 +260,17 @@ class ConsumerGroups:
         protocol, subscription = understood(joining.protocol_type, joining.protocols)
         if protocol is None or subscription is None:
             raise InconsistentProtocol(f"the hub assigns in group {name!r}, and does not understand this member")
+        holder = group.member_id(joining.member_id, joining.instance_id)
+        if not group.shares_protocol(holder, joining.protocol_names):
+            raise InconsistentProtocol("a member offers a protocol that all others of the classic protocol know")
         member_id = joining.member_id
         if not member_id and joining.instance_id is None and joining.comes_again:
             while len(entry.promised) >= rules.max_members:
                 del entry.promised[next(iter(entry.promised))]
             entry.promised[new_id] = None
             raise MemberIdRequired("join again, with this member id", new_id)
+        if member_id and group.member_id("", joining.instance_id) not in ("", member_id):
+            raise FencedMember(f"another member has the instance id {joining.instance_id!r}")
         if member_id and member_id not in group.members and member_id not in entry.promised:
             raise UnknownMember(f"the group has no member {member_id!r}")
         entry.promised.pop(member_id, None)
@@ -507,7 +517,7 @@ class ConsumerGroups:
 def consumers_of(classic: ClassicGroup, now_ms: int, partition_ids: Callable[[Parts], frozenset[int]]) -> ConsumerGroup:
     """The consumer group that a classic group with members becomes. Raises InconsistentProtocol where the hub does not
     understand what its members say to each other."""
-    members = []
+    members: list[tuple[ConsumerMember, frozenset[int]]] = []
     held: set[int] = set()
     epoch = max(classic.generation, 1)
     for each in classic.members.values():
@@ -519,13 +529,16 @@ def consumers_of(classic: ClassicGroup, now_ms: int, partition_ids: Callable[[Pa
             each.instance_id, each.joining.client_id, each.joining.client_host
         member.rebalance_ms, member.topics = each.joining.rebalance_ms, subscription.topics
         member.classic = ClassicSide(each.joining.protocols, each.joining.session_ms)
-        assignment = each.assignment if classic.state is GroupState.STABLE else b""
-        member.assigned = member.target = partition_ids(read_assignment(assignment)) - held
-        held |= member.assigned
+        if each.join is None and classic.state is not GroupState.COMPLETING:
+            member.assigned = partition_ids(read_assignment(each.assignment)) - held
+            held |= member.assigned
         member.epoch = member.previous_epoch = epoch
-        members.append(member)
+        members.append((member, partition_ids(subscription.owned)))
+    for member, owned in members:            # it may read these still: it has not heard of its part, or joins again
+        member.assigned = member.target = member.assigned | owned - held
+        held |= owned
     group = ConsumerGroup()
-    group.restore(now_ms, epoch, epoch, group.assignor, b"", members, ConsumerRules())
+    group.restore(now_ms, epoch, epoch, group.assignor, b"", [member for member, _ in members], ConsumerRules())
     return group
 
 

@@ -176,8 +176,14 @@ class Groups:
         if self.settings(name, tenant) is None:
             raise UnknownGroup(f"there is no group {name!r}")
         self._leasing.live.require_no_members(tenant, name)
-        self._core.store([offset_record(name, partition_id, None) for topic in self.topics(name, tenant)
-                          for partition_id in self.offsets(name, topic)])
+        partition_ids = {partition_id for topic in self.topics(name, tenant)
+                         for partition_id in self.offsets(name, topic)}
+        for pending in self._committer.pending():                    # committed, and not known to be durable yet
+            for partition_id in pending.offsets_of(name):
+                of = self._topics.of_partition(partition_id)
+                if of is not None and of[0].tenant == tenant:
+                    partition_ids.add(partition_id)
+        self._core.store([offset_record(name, partition_id, None) for partition_id in sorted(partition_ids)])
         self._leasing.delete(tenant, name)
         self._core.answer(owner, token)
 

@@ -36,6 +36,7 @@ from gatehouse.kernel.records.batch import PLACE_BYTES, BatchHeader, place_of
 from gatehouse.kernel.records.headers import CONTEXT_MARK, RECEIPT_MARK, TRACE_MARK
 from gatehouse.kernel.records.record import CARRIED_HEADERS, SMALL_LIMIT, add_header, are_too_many
 from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.views import decode_offset_key
 from gatehouse.kernel.write import body
 from gatehouse.kernel.write.body import Laid, Turn
 
@@ -589,6 +590,8 @@ class PendingFrame:
         self.has_journeys: bool = False                      # a message in it is followed, see `kernel.journeys`
         self._offsets: list[StateRecord] = []                # of the first `_looked` of `state`
         self._looked: int = 0
+        self._offsets_of: dict[str, list[int]] = {}          # partition ids of the first `_sorted` of these, by group
+        self._sorted: int = 0
 
     def join(self, participant: Participant) -> None:
         """It has something that goes into this frame."""
@@ -623,6 +626,15 @@ class PendingFrame:
         self._offsets += [record for record in self.state[self._looked:] if record.kind == Kind.OFFSET]
         self._looked = len(self.state)
         return self._offsets
+
+    def offsets_of(self, group: str) -> list[int]:
+        """The ids of partitions in which a group's committed offset changes."""
+        offsets = self.offsets()
+        for record in offsets[self._sorted:]:
+            partition_id, name = decode_offset_key(record.key)
+            self._offsets_of.setdefault(name, []).append(partition_id)
+        self._sorted = len(offsets)
+        return self._offsets_of.get(group, [])
 
     def delete_partitions(self, first_partition_id: int, count: int) -> None:
         """These partitions go with it."""

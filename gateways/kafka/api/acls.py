@@ -114,19 +114,15 @@ def create_acls(request: Request) -> Iterator[None]:
             except Refused as refusal:
                 refuse(row, refusal)
             yield
-        there: dict[AclPlace, list[frozenset[Operation]]] = {}
-        for rule in rules_of(session, accounts):
-            there.setdefault(AclPlace(rule.kind, rule.pattern, rule.who, rule.allows), []).append(rule.operations)
-            yield
         with accounts.together():
             for place, wanted in places.items():
-                _create(session, accounts, place, wanted, there.get(place, []), parts)
+                _create(session, accounts, place, wanted, parts)
     parts.settle()
 
 
 def _create(session: KafkaSession, accounts: Administration, place: AclPlace, wanted: dict[int, list[Row]],
-            there: list[frozenset[Operation]], parts: AskedParts) -> None:
-    """Add the rules that are missing for what is wanted of one place; `there`: what rules say of it."""
+            parts: AskedParts) -> None:
+    """Add the rules that are missing for what is wanted of one place."""
     rights: dict[tuple[Operation, ...], list[Row]] = {}
     meant = rights_of(place, wanted)
     for number, rows in wanted.items():
@@ -135,7 +131,7 @@ def _create(session: KafkaSession, accounts: Administration, place: AclPlace, wa
         for row in rows if number not in meant else ():
             refuse(row, Refused(INVALID_REQUEST, why_not(place.kind, number)))
     for right, rows in rights.items():
-        if not right or any(operations.issuperset(right) for operations in there):
+        if not right:
             continue
         table = {"effect": "allow" if place.allows else "deny", "who": place.who, "kind": place.kind,
                  "operations": [operation.value for operation in right], "tenant": session.principal.tenant,
@@ -155,7 +151,7 @@ class Both(Row):
 
 
 def _add(session: KafkaSession, accounts: Administration, table: dict[str, Any], part: AskedPart) -> None:
-    accounts.add_rule(session.author(), table, part.on_changed)
+    accounts.ensure_rule(session.author(), table, part.on_changed)
 
 
 # ---- DeleteAcls
@@ -181,7 +177,7 @@ def delete_acls(request: Request) -> Iterator[None]:
             yield
         with accounts.together():
             for outcome, rule, gone in taken:
-                parts.begin(outcome, partial(_take, session, accounts, rule, rule.operations - gone))
+                parts.begin(outcome, partial(_take, session, accounts, rule, gone))
     parts.settle()
 
 
@@ -219,14 +215,8 @@ def _taken(session: KafkaSession, rule: Rule, filters: list[tuple[Any, Row]]) ->
         yield Taken(outcome, rule, gone)
 
 
-def _take(session: KafkaSession, accounts: Administration, rule: Rule, left: frozenset[Operation], part: AskedPart
-          ) -> None:
-    if not left:
-        accounts.delete_rule(session.author(), rule.id, part.on_changed)
-        return
-    table = {name: value for name, value in rule.as_dict().items() if name not in ("id", "from_file")}
-    accounts.replace_rule(session.author(), rule.id, {**table, "operations": [each.value for each in left]},
-                          part.on_changed)
+def _take(session: KafkaSession, accounts: Administration, rule: Rule, gone: set[Operation], part: AskedPart) -> None:
+    accounts.narrow_rule(session.author(), rule.id, gone, part.on_changed)
 
 
 def _matching(acl: Acl) -> Row:

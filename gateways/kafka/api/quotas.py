@@ -116,7 +116,7 @@ def _entries(session: KafkaSession, asked: Any) -> Generator[None, None, list[Ro
     accounts = administration_of(session)
     _check_filter(asked)
     quotas: dict[str, tuple[Entity, dict[str, float]]] = {}
-    for user in accounts.accounts.users.values():
+    for user in list(accounts.accounts.users.values()):     # some may come or go between two turns
         if user.quota.bytes_per_s:
             quotas[f"{USER}:{user.name}"] = Entity({USER: user.name}), {BYTE_RATE: user.quota.bytes_per_s}
             yield
@@ -155,13 +155,17 @@ def _is_asked_for(asked: Any, names: Names) -> bool:
 
 
 def quotas_in(session: KafkaSession, accounts: Administration) -> Limits:
-    """The limits that are quotas, by of what they are and their direction: of bytes and nothing else, of a user or a
-    client id. Not what the configuration says."""
+    """The limits that are quotas, by of what they are and their direction."""
     tenant = session.principal.tenant
     return {(limit.of, limit.direction): limit for limit in accounts.accounts.every_limit()
-            if limit.kind in (USER, CLIENT, USER_CLIENT) and list(limit.amounts())[:1] == ["bytes_per_s"]
+            if is_quota(tenant, limit)}
+
+
+def is_quota(tenant: str, limit: Limit) -> bool:
+    """Whether it is of bytes and nothing else, of a user or a client id; not what the configuration says."""
+    return (limit.kind in (USER, CLIENT, USER_CLIENT) and list(limit.amounts())[:1] == ["bytes_per_s"]
             and set(limit.amounts()) <= {"bytes_per_s", "yields"} and not limit.from_file
-            and (limit.kind == USER or limit.tenant == tenant)}
+            and (limit.kind == USER or limit.tenant == tenant))
 
 
 # ---- AlterClientQuotas
@@ -184,15 +188,14 @@ def alter_quotas(request: Request) -> Iterator[None]:
         yield
     if wanted and not asked.validate_only:
         accounts = administration_of(session)
-        limits = quotas_in(session, accounts)
         with accounts.together():
             for row, entity, rates in wanted:
-                parts.begin(row, partial(_change, session, accounts, limits, entity, rates))
+                parts.begin(row, partial(_change, session, accounts, entity, rates))
     parts.settle()
 
 
-def _change(session: KafkaSession, accounts: Administration, limits: Limits, entity: Entity, rates: dict[str, float],
-            part: AskedPart) -> None:
+def _change(session: KafkaSession, accounts: Administration, entity: Entity, rates: dict[str, float], part: AskedPart
+            ) -> None:
     for _ in range(1, len(rates)):
         part.also()
     for key, rate in rates.items():
@@ -200,21 +203,14 @@ def _change(session: KafkaSession, accounts: Administration, limits: Limits, ent
             accounts.put_user(session.author(), str(entity.names[USER]), UserChanges(bytes_per_s=rate),
                               part.on_changed, create=False)
         else:
-            _change_limit(session, accounts, limits, _table(session, entity, key, rate), part)
+            table = _table(session, entity, key, rate)
+            accounts.set_limit(session.author(), table, partial(_is_same, session.principal.tenant, table["direction"]),
+                               rate > 0, part.on_changed)
 
 
-def _change_limit(session: KafkaSession, accounts: Administration, limits: Limits, table: dict[str, Any],
-                  part: AskedPart) -> None:
-    """Raises AccountError."""
-    limit = limits.get((table["of"], table["direction"]))
-    if limit is None and table["bytes_per_s"]:
-        accounts.add_limit(session.author(), table, part.on_changed)
-    elif limit is not None and table["bytes_per_s"]:
-        accounts.replace_limit(session.author(), limit.id, table, part.on_changed)
-    elif limit is not None:
-        accounts.delete_limit(session.author(), limit.id, part.on_changed)
-    else:
-        part.end()                       # there is none to be removed, as Kafka has it
+def _is_same(tenant: str, direction: str, limit: Limit) -> bool:
+    """Whether it is the quota of this direction."""
+    return limit.direction == direction and is_quota(tenant, limit)
 
 
 def _table(session: KafkaSession, entity: Entity, key: str, rate: float) -> dict[str, Any]:

@@ -9,9 +9,10 @@ import pytest
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.rules import read_rule
 from gatehouse.gateways.kafka.acl_mapping import acls_of
+from tests.gateways.admission.kit import Administered
 from tests.gateways.kafka.calls import accounts_of, plant
 from tests.gateways.kafka.fakes import Peer
-from tests.gateways.kafka.test_administration import ask
+from tests.gateways.kafka.test_administration import ask, asking
 
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, ALTER_CONFIGS, IDEMPOTENT_WRITE = 3, 4, 5, 6, 7, 8, 11, 12
 ANY, ALL, DENY, ALLOW, MATCH, LITERAL, PREFIXED = 1, 2, 2, 3, 2, 3, 4
@@ -122,6 +123,32 @@ def test_a_rule_of_several_operations_is_taken_apart() -> None:
     assert deleted(peer, operation=DELETE, principal_filter="Group:ops") == {
         ("Group:ops", number) for number in (DELETE, ALTER, ALTER_CONFIGS)}, "it was one right"
     assert rules(peer) == {("group:ops", "topic", "orders", frozenset(("consume",)))}
+
+
+def test_acls_of_one_rule_that_are_deleted_at_the_same_time_are_all_gone() -> None:
+    peer, rig = plant(), Administered()
+    peer.services.accounts = rig.administration
+    rig.did(lambda told: rig.administration.add_rule("root", {
+        "who": "group:ops", "kind": "topic", "pattern": "orders",
+        "operations": ["consume", "publish", "create"]}, told))
+    rig.changes.at_once = False                # both are asked for before the database has done the first
+    peer.send(b"".join([asking("DeleteAcls", filters=[Row(**filter_of(operation=operation))])
+                        for operation in (READ, WRITE)]))
+    rig.changes.work()
+    assert len(peer.link.frames()) == 2
+    assert rules(peer) == {("group:ops", "topic", "orders", frozenset(("create",)))}
+
+
+def test_an_acl_that_is_made_again_while_it_is_deleted_is_there() -> None:
+    peer, rig = plant(), Administered()
+    peer.services.accounts = rig.administration
+    denied = creation(READ, permission_type=DENY)
+    assert created(peer, denied) == [0]
+    rig.changes.at_once = False                # it is asked for before the database has done the deletion
+    peer.send(asking("DeleteAcls", filters=[Row(**filter_of())])
+              + asking("CreateAcls", creations=[denied]) * 2)
+    rig.changes.work()
+    assert len(peer.link.frames()) == 3 and len(rig.accounts.rules) == 1
 
 
 def test_a_denied_right_is_not_opened_by_a_part_of_it() -> None:

@@ -24,11 +24,16 @@ TOPIC, BROKER = 2, 4
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
+def asking(api: str, **fields: Any) -> bytes:
+    key = KEYS[api]
+    return framed(message(key, "Request")(version=APIS[key].last_version, **fields), 5)
+
+
 def ask(peer: Peer, api: str, error: Exception | None = None, **fields: Any) -> Any:
     """The answer in the newest version, once what it writes is durable, or could not be stored."""
     key = KEYS[api]
     version = APIS[key].last_version
-    frames = peer.send(framed(message(key, "Request")(version=version, **fields), 5))
+    frames = peer.send(asking(api, **fields))
     if not frames:
         peer.kernel.flush(error)
         frames = peer.link.frames()
@@ -273,7 +278,8 @@ def test_a_default_can_be_set_and_says_nothing_to_the_kernel(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "value"), [("retention.ms", "9" * 20), ("retention.ms", "\N{SUPERSCRIPT TWO}"),
                                              ("preallocate", "perhaps"), ("min.cleanable.dirty.ratio", "1.2.3"),
-                                             ("max.message.bytes", "0"), ("min.insync.replicas", "2")])
+                                             ("max.message.bytes", "0"), ("min.insync.replicas", "2"),
+                                             ("message.format.version", "3" * 1_001)])
 def test_values_that_cannot_be(name: str, value: str) -> None:
     with pytest.raises(Refused):
         checked(name, value)
@@ -297,7 +303,8 @@ def test_a_policy_of_both_goes_by_the_topics_own_time_or_the_hubs() -> None:
     {"message.timestamp.type": "CreateTime"},
     {"message.timestamp.type": "LogAppendTime", "retention.bytes": "1000"}, {"min.compaction.lag.ms": "60000"},
     {"cleanup.policy": "delete", "retention.ms": "-1"}, {"compression.type": "zstd", "compression.zstd.level": "5"},
-    {"compression.gzip.level": "9", "compression.lz4.level": "17"}])
+    {"compression.gzip.level": "9", "compression.lz4.level": "17"},
+    {"cleanup.policy": "compact", "delete.retention.ms": "0"}, {"retention.ms": "0", "retention.bytes": "0"}])
 def test_what_was_set_is_read_back(configs: dict[str, str]) -> None:
     assert {name: checked(name, value) for name, value in configs.items()} == configs
     shown = configs_of(settings_of(configs, KernelSettings()), configs)
@@ -307,6 +314,8 @@ def test_what_was_set_is_read_back(configs: dict[str, str]) -> None:
 def test_what_another_door_has_set_shows() -> None:
     before = {"cleanup.policy": "compact", "message.timestamp.type": "CreateTime", "retention.ms": "5"}
     assert configs_of(TopicSettings(log_append_time=True), before) == {"message.timestamp.type": "LogAppendTime"}
+    assert configs_of(TopicSettings(), {"retention.ms": "0"}) == {}
+    assert configs_of(TopicSettings(retention_ms=9), {"retention.ms": "0"}) == {"retention.ms": "9"}
 
 
 # ---- one node

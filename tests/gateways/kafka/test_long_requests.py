@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from inspect import isgeneratorfunction
 from types import SimpleNamespace as Row
 from typing import Any, get_type_hints
@@ -16,14 +17,9 @@ from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.calls import accounts_of, message, plant
 from tests.gateways.kafka.fakes import Peer
 from tests.gateways.kafka.judge import decoded, framed, produce
-from tests.gateways.kafka.test_administration import KEYS, ask
+from tests.gateways.kafka.test_administration import KEYS, ask, asking
 
 MANY = 3_000
-
-
-def asking(api: str, **fields: Any) -> bytes:
-    key = KEYS[api]
-    return framed(message(key, "Request")(version=APIS[key].last_version, **fields), 5)
 
 
 def answer_of(api: str, frame: bytes) -> Any:
@@ -106,6 +102,18 @@ def test_a_long_request_is_gone_through_in_several_turns() -> None:
         turns += 1
     assert [row.key for row in answer_of("FindCoordinator", frames[0]).coordinators] == names(200)
     assert turns > 3                                        # 16 parts, and a look at the clock
+
+
+def test_users_who_come_and_go_meanwhile_do_no_harm() -> None:
+    peer = plant()
+    users = accounts_of(peer).accounts.users
+    users.update({name: replace(users["ann"], name=name) for name in names(200)})
+    peer.services.now_ms = Ticking(peer)
+    frames = peer.send(asking("DescribeClientQuotas", components=[], strict=False))
+    while not frames:
+        users[f"come at {peer.now_ms}"] = users["ann"]
+        frames = peer.wait(10)
+    assert len(answer_of("DescribeClientQuotas", frames[0]).entries) == 201
 
 
 def test_it_goes_on_with_its_time_alone() -> None:

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from kafka.protocol.producer import ProduceResponse
 
+from tests.gateways.admission.kit import Administered
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.calls import accounts_of, plant
 from tests.gateways.kafka.fakes import Peer
 from tests.gateways.kafka.judge import CLIENT_ID, decoded, framed, produce
 from tests.gateways.kafka.test_acls import refusing
-from tests.gateways.kafka.test_administration import ask
+from tests.gateways.kafka.test_administration import ask, asking
 
 IN_RATE, OUT_RATE = "producer_byte_rate", "consumer_byte_rate"
 
@@ -136,3 +137,15 @@ def test_a_quota_of_a_client_id_throttles_who_comes_with_it_and_nobody_else() ->
         return bool(decoded(ProduceResponse, 7, *peer.link.frames()).throttle_time_ms)
 
     assert (waits(CLIENT_ID, 5.0), waits(CLIENT_ID, 1e6), waits("other", 5.0)) == (True, False, False)
+
+
+def test_a_quota_that_is_set_twice_at_the_same_time_is_one_quota() -> None:
+    peer, rig = plant(), Administered()
+    peer.services.accounts = rig.administration
+    rig.changes.at_once = False                # both are asked for before the database has done the first
+    entry = Row(entity=[Row(entity_type="client-id", entity_name="app")],
+                ops=[Row(key=IN_RATE, value=1000.0, remove=False)])
+    peer.send(asking("AlterClientQuotas", validate_only=False, entries=[entry]) * 2)
+    rig.changes.work()
+    assert len(peer.link.frames()) == 2
+    assert [limit.bytes_per_s for limit in rig.accounts.limits.values()] == [1000]

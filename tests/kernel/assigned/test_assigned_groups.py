@@ -268,6 +268,19 @@ def test_a_group_with_members_is_listed_and_deleted_once_they_are_gone() -> None
     assert [name for name, _ in rig.kernel.groups.all()] == [GROUP]
 
 
+def test_what_was_just_committed_is_deleted_with_its_group() -> None:
+    rig = Rig()
+    topic = rig.kernel.create_topic("t", partitions=2)
+    partition_id, other = topic.partition_ids()
+    commit = rig.kernel.assigned.commit_offsets
+    commit(GROUP, {partition_id: (1, b"")}, None, None)
+    rig.run()
+    commit(GROUP, {other: (1, b"")}, None, None)
+    rig.kernel.groups.delete(GROUP)
+    rig.run()
+    assert rig.kernel.groups.committed(GROUP) == {} and rig.kernel.groups.all() == []
+
+
 def test_a_group_without_members_and_offsets_is_forgotten_after_a_while() -> None:
     rig = Rig()
     partition_id = partition_of(rig)

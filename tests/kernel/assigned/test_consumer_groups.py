@@ -17,6 +17,7 @@ from gatehouse.kernel.assigned.assigned_values import (
     Joining,
 )
 from gatehouse.kernel.errors import (
+    AssignedGroup,
     GroupFull,
     GroupHasMembers,
     GroupIsLeased,
@@ -185,6 +186,20 @@ def test_a_group_without_members_and_offsets_is_forgotten_after_a_while() -> Non
         consumer.leave()
 
 
+def test_a_member_that_slept_is_told_to_join_again_where_its_group_has_committed() -> None:
+    rig = rig_of()
+    consumer = Consumer(rig, "a")
+    consumer.beat()
+    rig.kernel.assigned.commit_offsets(GROUP, {min(consumer.owned): (0, b"")}, None, None, "a", None, consumer.epoch)
+    rig.run()
+    for span_ms in (RULES.session_ms, consumer_groups.UNUSED_MS):
+        rig.world.loop.advance(span_ms)
+        rig.run()
+    assert state_of(rig) is None
+    with pytest.raises(UnknownMember):
+        consumer.send()
+
+
 # ---- names
 
 def join_classic(rig: Rig, told: list[Any]) -> None:
@@ -211,6 +226,19 @@ def test_a_group_whose_members_have_gone_may_follow_the_other_protocol() -> None
     rig.world.loop.advance(consumer_groups.UNUSED_MS)
     rig.run()
     assert rig.kernel.groups.all() == []
+
+
+def test_a_group_that_was_deleted_has_its_name_again_with_its_next_member() -> None:
+    rig = rig_of()
+    consumer = Consumer(rig, "a")
+    consumer.beat()
+    consumer.leave()
+    rig.kernel.groups.delete(GROUP)
+    rig.run()
+    assert isinstance(Consumer(rig, "b").beat(), Beaten)
+    assert [name for name, _ in rig.kernel.groups.all()] == [GROUP]
+    with pytest.raises(AssignedGroup):
+        rig.kernel.groups.claim(GROUP)
 
 
 def test_names_are_checked_and_leased_groups_refuse() -> None:

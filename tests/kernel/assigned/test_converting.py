@@ -142,6 +142,34 @@ def test_one_that_waits_is_told_to_ask_again() -> None:
     assert isinstance(told[-1], Rebalancing)
 
 
+def test_who_joins_again_when_the_group_goes_over_keeps_what_it_reads() -> None:
+    old = one_old(is_cooperative=True)
+    rig = old.rig
+    joining = Joining("consumer", (("cooperative", subscription([])),), comes_again=False)
+    rig.kernel.assigned.join(GROUP, joining, GroupRules(), [].append)          # so that everybody has to join again
+    new = Consumer(rig, "new")
+    new.beat()
+    assert read(rig, old, new) == [0, 1, 2, 3]
+    rest(old, new)
+    assert len(set(read(rig, old, new))) == len(read(rig, old, new))
+
+
+def test_who_has_not_heard_of_its_part_when_the_group_goes_over_keeps_what_it_said() -> None:
+    old = one_old(is_cooperative=True)
+    rig = old.rig
+    joining = Joining("consumer", (("cooperative", subscription([])),), comes_again=False)
+    rig.kernel.assigned.join(GROUP, joining, GroupRules(), [].append)
+    old.join()                                                                 # everybody has, and the leader assigns
+    rig.kernel.assigned.join(GROUP, joining, GroupRules(), [].append)          # and is not waited for
+    new = Consumer(rig, "new")
+    new.beat()
+    assert read(rig, old, new) == [0, 1, 2, 3]
+    old.join()
+    old.sync()
+    rest(old, new)
+    assert len(set(read(rig, old, new))) == len(read(rig, old, new))
+
+
 def test_more_classic_members_come_and_are_assigned_by_the_hub() -> None:
     old = one_old()
     rig = old.rig
@@ -155,7 +183,7 @@ def test_more_classic_members_come_and_are_assigned_by_the_hub() -> None:
     with pytest.raises(UnknownMember):
         Old(rig).join("stranger")
     with pytest.raises(MemberIdRequired) as required:
-        rig.kernel.assigned.join(GROUP, Joining("consumer", (("range", subscription([])),)), GroupRules(), print)
+        rig.kernel.assigned.join(GROUP, Joining("consumer", (("cooperative", subscription([])),)), GroupRules(), print)
     assert isinstance(Old(rig).join(required.value.member_id), Joined)
     with pytest.raises(InconsistentProtocol):
         rig.kernel.assigned.join(GROUP, Joining("connect", (("range", subscription([])),)), GroupRules(), print)
@@ -185,6 +213,16 @@ def test_a_static_member_goes_over_in_its_place() -> None:
     assert numbers(rig, new.beat().assigned) == {"t": [0, 1, 2, 3]}
     with pytest.raises(FencedMember):
         rig.kernel.assigned.heartbeat(GROUP, old.member_id, "one", old.generation)
+
+
+def test_a_static_member_whose_place_another_has_does_not_join_again() -> None:
+    rig = rig_of()
+    Consumer(rig, "new").beat()
+    before, after = Old(rig, "one"), Old(rig, "one")
+    before.join()
+    after.join()
+    with pytest.raises(FencedMember):
+        before.join()
 
 
 def test_members_that_the_hub_does_not_understand_stay_as_they_are() -> None:
@@ -241,6 +279,18 @@ def test_when_the_last_of_the_new_protocol_goes_the_group_is_a_classic_one() -> 
     assert old.leave() == [None]
 
 
+def test_classic_members_among_others_have_a_protocol_that_all_of_them_know() -> None:
+    old = one_old()
+    rig = old.rig
+    new = Consumer(rig, "new")
+    rest(new, old)
+    other = Joining("consumer", (("sticky", subscription([])),), comes_again=False)
+    with pytest.raises(InconsistentProtocol):
+        rig.kernel.assigned.join(GROUP, other, GroupRules(), print)
+    new.leave()
+    assert isinstance(old.join(), Joined), "by the classic protocol it goes on"
+
+
 @pytest.mark.parametrize("lose_index", [False, True])
 def test_both_kinds_go_on_after_a_crash(tmp_path: Path, lose_index: bool) -> None:
     old = one_old(tmp_path)
@@ -258,6 +308,21 @@ def test_both_kinds_go_on_after_a_crash(tmp_path: Path, lose_index: bool) -> Non
     assert described is not None and [member.member_id for member in described.members] == [old.member_id]
     rig.restart(lose_index=lose_index)
     rig.kernel.assigned.heartbeat(GROUP, old.member_id, None, described and old.generation)
+
+
+def test_what_the_last_of_the_new_protocol_had_is_shared_out_after_a_crash(tmp_path: Path) -> None:
+    old = one_old(tmp_path)
+    rig = old.rig
+    new = Consumer(rig, "new")
+    rest(new, old)
+    new.leave()
+    rig.restart()
+    with pytest.raises(Rebalancing):
+        rig.kernel.assigned.heartbeat(GROUP, old.member_id, None, old.generation)
+    assert isinstance(old.join(), Joined)
+    old.sync({old.member_id: encode_assignment([("t", [0, 1, 2, 3])])})
+    rig.restart()
+    assert old.beat(), "it is shared out once"
 
 
 def test_members_that_leave_by_the_classic_protocol() -> None:
