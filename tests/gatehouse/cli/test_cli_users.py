@@ -12,6 +12,7 @@ from gatehouse.cli.account_access import OnHub
 from gatehouse.cli.hub_option import configured_url
 from gatehouse.cli.main import run
 from gatehouse_client.errors import HubError
+from tests.running_hub import free_port
 
 CONFIG = """
 [auth]
@@ -187,6 +188,7 @@ def test_a_password_is_never_an_argument():
 
 def test_the_data_directory_is_locked_meanwhile(told, folder):
     from gatehouse.datadir import open_data_dir
+    (folder / "gateways.toml").write_text(f'{CONFIG}\n[gateways.http]\nlisten = ["127.0.0.1:{free_port()}"]\n')
     data_dir = open_data_dir(Path(folder / "data"))
     try:
         code, _, err = told("users", "list")       # "a hub runs": it is asked, and does not answer
