@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -200,6 +200,37 @@ class AccountChange(NamedTuple):
     on_done: OnChanged[Any]
 
 
+class Ahead(Generic[T]):
+    """Rows as changes have left them in the database that have not come to memory yet; None: deleted. They are noted on
+    the thread that makes changes, and the hub's lets go of them."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, T | None] = {}
+
+    def note(self, id: str, row: T | None) -> None:
+        """A change has left it so."""
+        self._rows[id] = row
+
+    def row(self, id: str, there: Mapping[str, T]) -> T | None:
+        """One of the rows; `there` are those in memory."""
+        ahead = dict(self._rows)
+        return ahead[id] if id in ahead else there.get(id)
+
+    def rows(self, there: Mapping[str, T]) -> dict[str, T]:
+        """All of them, by their ids."""
+        ahead = dict(self._rows)
+        return {id: row for id, row in {**there, **ahead}.items() if row is not None}
+
+    def caught_up(self, id: str, row: T | None) -> None:
+        """Memory has it as a change has left it, which may not be the last one."""
+        if id in self._rows and self._rows[id] is row:
+            del self._rows[id]
+
+    def clear(self) -> None:
+        """None of it is kept in the database."""
+        self._rows.clear()
+
+
 class Administration:
     """All changes of one hub's accounts, in the order in which they were asked for."""
 
@@ -209,9 +240,9 @@ class Administration:
         self._outside = outside
         self._affected = affected
         self._together: list[AccountChange] | None = None       # asked for within `together`
-        self._ahead: dict[str, Rule | None] = {}         # rules in the database that are not yet so in memory,
-        self._users_ahead: dict[str, User | None] = {}   # and users,
-        self._limits_ahead: dict[str, Limit | None] = {} # and limits
+        self._rules_ahead = Ahead[Rule]()
+        self._users_ahead = Ahead[User]()
+        self._limits_ahead = Ahead[Limit]()
 
     @contextmanager
     def together(self) -> Iterator[None]:  # decision 338
@@ -235,7 +266,7 @@ class Administration:
             changes.check()
             prepared = prepared_name(name)
             random, wall_ms = self._outside.random, self._outside.loop.wall_ms()
-            exists = self._user_ahead(prepared) is not None
+            exists = self._users_ahead.row(prepared, self.accounts.users) is not None
             if create is True or create is None and not exists:
                 if len(self.accounts.users) >= MAX_USERS:
                     raise InvalidUser(f"there are {MAX_USERS} users, and no more are kept")
@@ -244,7 +275,7 @@ class Administration:
                 user = self._store.add_user(changes.apply(User(prepared, created_ms=wall_ms), random))
             else:
                 user = self._store.change_user(prepared, lambda before: self._left(changes.apply(before, random)))
-            self._users_ahead[prepared] = user
+            self._users_ahead.note(prepared, user)
             return user, not exists
 
         self._run(job, lambda result: self._on_user_put(by, changes, *result), on_done)
@@ -252,7 +283,7 @@ class Administration:
     def _on_user_put(self, by: By, changes: UserChanges, user: User, is_new: bool) -> User:
         before = self.accounts.users.get(user.name)
         self.accounts.users[user.name] = user
-        self._user_caught_up(user.name, user)
+        self._users_ahead.caught_up(user.name, user)
         ended, logins = _why_ended(before, user)
         self._affected.on_user_changed(user.name, ended, logins)
         self._affected.audit(by, "user.created" if is_new else "user.changed", {"user": user.name, **changes.shown()})
@@ -262,25 +293,25 @@ class Administration:
         """Delete a user with its keys. Rules that name it stay, and mean nobody."""
         def applied(_: None) -> None:
             self.accounts.users.pop(name, None)
-            self._user_caught_up(name, None)
+            self._users_ahead.caught_up(name, None)
             for key in self.accounts.keys_of(name):
                 del self.accounts.keys[key.id]
             self._affected.on_user_changed(name, "the user was deleted", "")
             self._affected.audit(by, "user.deleted", {"user": name})
 
         def job() -> None:
-            user = self._user_ahead(name)
+            user = self._users_ahead.row(name, self.accounts.users)
             if user is not None:
                 self._left(replace(user, disabled=True))
             self._store.delete_user(name)
-            self._users_ahead[name] = None
+            self._users_ahead.note(name, None)
 
         self._run(job, applied, on_done)
 
     def _left(self, changed: User) -> User:  # decision 86
         """The user as it is to be. Raises LastAdministrator where there is an administrator and would be none."""
         accounts = self.accounts
-        before, rules = self._user_ahead(changed.name), self._every_rule()
+        before, rules = self._users_ahead.row(changed.name, accounts.users), self._every_rule()
         deciding = [rule for rule in rules if rule.decides_administering]
         if (before is None or not may_administer(accounts, before, deciding)
                 or may_administer(accounts, changed, deciding)
@@ -290,21 +321,7 @@ class Administration:
         raise LastAdministrator("nobody would be left who may administer this hub; make another administrator first")
 
     def _every_user(self) -> dict[str, User]:
-        """The users as the changes before this one have left them: those may not have come to memory yet."""
-        ahead = dict(self._users_ahead)
-        users = {**self.accounts.users, **{name: user for name, user in ahead.items() if user is not None}}
-        for name in [name for name, user in ahead.items() if user is None]:
-            users.pop(name, None)
-        return users
-
-    def _user_ahead(self, name: str) -> User | None:
-        ahead = dict(self._users_ahead)      # which the hub's thread changes
-        return ahead[name] if name in ahead else self.accounts.users.get(name)
-
-    def _user_caught_up(self, name: str, user: User | None) -> None:
-        """See `_caught_up`."""
-        if name in self._users_ahead and self._users_ahead[name] is user:
-            del self._users_ahead[name]
+        return self._users_ahead.rows(self.accounts.users)
 
     # ---- API keys
 
@@ -359,16 +376,16 @@ class Administration:
             raise InvalidUser(f"there are {MAX_RULES} rules, and no more are kept")
         self._check_rules((rule,), [*rules, rule])
         added = self._store.add_rule(rule)
-        self._ahead[added.id] = added
+        self._rules_ahead.note(added.id, added)
         return added
 
     def replace_rule(self, by: By, id: str, table: Mapping[str, Any], on_done: OnChanged[Rule]) -> None:
         def job() -> Rule:
             self._require_own_rule(id)
-            before, rule = self._rule_ahead(id), read_rule(table, id)
+            before, rule = self._rule(id), read_rule(table, id)
             others = [other for other in self._every_rule() if other.id != id]
             self._check_rules((before, rule), [*others, rule])
-            self._ahead[id] = self._store.replace_rule(rule)
+            self._rules_ahead.note(id, self._store.replace_rule(rule))
             return rule
 
         self._run(job, partial(self._on_rule, by, "rule.changed"), on_done)
@@ -376,7 +393,7 @@ class Administration:
     def _on_rule(self, by: By, action: str, rule: Rule) -> Rule:
         before = self.accounts.rules.get(rule.id)
         self.accounts.rules[rule.id] = rule
-        self._caught_up(rule.id, rule)
+        self._rules_ahead.caught_up(rule.id, rule)
         self._affected.on_rule_changed(before, rule)
         self._affected.audit(by, action, {"rule": rule.as_dict()})
         return rule
@@ -384,15 +401,15 @@ class Administration:
     def delete_rule(self, by: By, id: str, on_done: OnChanged[None]) -> None:
         def job() -> None:
             self._require_own_rule(id)
-            self._check_rules((self._rule_ahead(id),), [rule for rule in self._every_rule() if rule.id != id])
+            self._check_rules((self._rule(id),), [rule for rule in self._every_rule() if rule.id != id])
             self._store.delete_rule(id)
-            self._ahead[id] = None
+            self._rules_ahead.note(id, None)
 
         self._run(job, lambda _: self._on_rule_gone(by, id), on_done)
 
     def _on_rule_gone(self, by: By, id: str) -> None:
         gone = self.accounts.rules.pop(id, None)
-        self._caught_up(id, None)
+        self._rules_ahead.caught_up(id, None)
         self._affected.on_rule_changed(gone, None)
         self._affected.audit(by, "rule.removed", {"rule": gone.as_dict() if gone is not None else {"id": id}})
 
@@ -401,7 +418,7 @@ class Administration:
         Answers what is left of it."""
         def job() -> Rule | None:
             self._require_own_rule(id)
-            before = self._rule_ahead(id)
+            before = self._rule(id)
             if before is None:
                 raise UnknownRule(f"there is no rule {id[:40]!r}")
             left = before.operations.difference(gone)
@@ -412,7 +429,7 @@ class Administration:
                 self._store.delete_rule(id)
             else:
                 self._store.replace_rule(rule)
-            self._ahead[id] = rule
+            self._rules_ahead.note(id, rule)
             return rule
 
         def applied(rule: Rule | None) -> Rule | None:
@@ -424,19 +441,11 @@ class Administration:
         self._run(job, applied, on_done)
 
     def _every_rule(self) -> list[Rule]:
-        """The rules as the changes before this one have left them: those may not have come to memory yet."""
-        ahead = dict(self._ahead)
-        return [*(rule for rule in self.accounts.every_rule() if rule.id not in ahead),
-                *(rule for rule in ahead.values() if rule is not None)]
+        """Those of the configuration file first."""
+        return [*self.accounts.file_rules, *self._rules_ahead.rows(self.accounts.rules).values()]
 
-    def _rule_ahead(self, id: str) -> Rule | None:
-        ahead = dict(self._ahead)
-        return ahead[id] if id in ahead else self.accounts.rules.get(id)
-
-    def _caught_up(self, id: str, rule: Rule | None) -> None:
-        """Memory has the rule as a change has left it, which may not be the last one."""
-        if id in self._ahead and self._ahead[id] is rule:
-            del self._ahead[id]
+    def _rule(self, id: str) -> Rule | None:
+        return self._rules_ahead.row(id, self.accounts.rules)
 
     def _check_rules(self, changed: Iterable[Rule | None], rules: list[Rule]) -> None:
         """Raises LastAdministrator where somebody may mend the rules now, and nobody could once they are these."""
@@ -470,7 +479,7 @@ class Administration:
         if len(self.accounts.limits) >= MAX_LIMITS_OF_THE_HUB:
             raise InvalidLimit(f"there are {MAX_LIMITS_OF_THE_HUB} limits, and no more are kept")
         added = self._store.add_limit(limit)
-        self._limits_ahead[added.id] = added
+        self._limits_ahead.note(added.id, added)
         return added
 
     def replace_limit(self, by: By, id: str, table: Mapping[str, Any], on_done: OnChanged[Limit]) -> None:
@@ -481,13 +490,13 @@ class Administration:
         self._run(job, partial(self._on_limit, by, "limit.changed"), on_done)
 
     def _replace_limit(self, limit: Limit) -> Limit:
-        self._limits_ahead[limit.id] = self._store.replace_limit(limit)
+        self._limits_ahead.note(limit.id, self._store.replace_limit(limit))
         return limit
 
     def _on_limit(self, by: By, action: str, limit: Limit) -> Limit:
         before = self.accounts.limits.get(limit.id)
         self.accounts.limits[limit.id] = limit
-        self._limit_caught_up(limit.id, limit)
+        self._limits_ahead.caught_up(limit.id, limit)
         self._affected.on_limit_changed(before, limit)
         self._affected.audit(by, action, {"limit": limit.as_dict()})
         return limit
@@ -501,11 +510,11 @@ class Administration:
 
     def _delete_limit(self, id: str) -> None:
         self._store.delete_limit(id)
-        self._limits_ahead[id] = None
+        self._limits_ahead.note(id, None)
 
     def _on_limit_gone(self, by: By, id: str) -> None:
         gone = self.accounts.limits.pop(id, None)
-        self._limit_caught_up(id, None)
+        self._limits_ahead.caught_up(id, None)
         self._affected.on_limit_changed(gone, None)
         self._affected.audit(by, "limit.removed", {"limit": gone.as_dict() if gone is not None else {"id": id}})
 
@@ -515,7 +524,8 @@ class Administration:
         what the changes before this one have left."""
         def job() -> tuple[Limit | None, Limit | None]:
             limit = read_limit(table)
-            before = next((other for other in self._limits_of(limit.of) if is_same(other)), None)
+            limits = self._limits_ahead.rows(self.accounts.limits).values()
+            before = next((other for other in limits if other.of == limit.of and is_same(other)), None)
             if stays:
                 return before, self._add_limit(limit) if before is None \
                     else self._replace_limit(replace(limit, id=before.id))
@@ -532,17 +542,6 @@ class Administration:
             return None
 
         self._run(job, applied, on_done)
-
-    def _limits_of(self, of: str) -> list[Limit]:
-        """See `_every_rule`; those of the configuration file are not among them."""
-        ahead = dict(self._limits_ahead)
-        return [limit for limit in (*self.accounts.every_limit(), *ahead.values()) if limit is not None
-                and limit.of == of and not limit.from_file and ahead.get(limit.id, limit) is limit]
-
-    def _limit_caught_up(self, id: str, limit: Limit | None) -> None:
-        """See `_caught_up`."""
-        if id in self._limits_ahead and self._limits_ahead[id] is limit:
-            del self._limits_ahead[id]
 
     def _require_own_limit(self, id: str) -> None:
         if any(limit.id == id for limit in self.accounts.file_limits):
@@ -598,9 +597,8 @@ class Administration:
                 with self._store.transaction():
                     return [_outcome(change) for change in changes]
             except Exception as error:
-                self._ahead.clear()      # none of it is kept
-                self._users_ahead.clear()
-                self._limits_ahead.clear()
+                for ahead in (self._rules_ahead, self._users_ahead, self._limits_ahead):
+                    ahead.clear()        # none of it is kept
                 if isinstance(error, SQLAlchemyError):
                     self._store.close()  # a connection in an unknown state is not used again
                 raise
