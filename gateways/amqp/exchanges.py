@@ -5,7 +5,7 @@
     topic     words between dots; `*` is one word, `#` any number of them, none included; an empty key has no words
     headers   the binding's arguments against the message's headers, as `x-match` says
     x-consistent-hash   one of the bindings, by the hash of the key, or of a header or property; see `hashing`
-    x-delayed-message   as the type says that it names, once the message's `x-delay` is over; see `sending`
+    x-delayed-message   as the type says that it names, once the message's `x-delay` is over; see `publishing`
 
 A destination is a queue or another exchange. A binding is what it is bound with: source, destination, key, arguments.
 """

@@ -1,21 +1,41 @@
-"""What one channel publishes: contents put together from frames, confirms in order, returns.
+"""What one channel publishes: contents put together from frames, checked, routed, placed, appended; confirms in order,
+returns.
 
 A burst is one append, and a small one enters with those of other connections (`switchboard.Gathering`). With
 confirms (RabbitMQ's extension) one acknowledgement with `multiple` answers everything of a channel that one flush made
 durable. What goes nowhere is acknowledged at once, by itself, after its basic.return.
+
+The channels of a connection share an `AmqpSender`. What is routed the same every time is remembered there by the exact
+bytes of its method frame, for the codec (`routes`), until something is declared, bound or deleted.
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
-from gatehouse.gateways.admission.errors import OverQuota
-from gatehouse.gateways.amqp import codec, properties
+from gatehouse.gateways.addresses import queue_address, reply_address
+from gatehouse.gateways.admission.errors import Denied, OverQuota
+from gatehouse.gateways.amqp import codec, mapping, properties
+from gatehouse.gateways.amqp.addresses import TOPIC_EXCHANGE, address_of_amqp, routing_key_of
+from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS
+from gatehouse.gateways.amqp.codec import PublishHead
 from gatehouse.gateways.amqp.direct_reply import NAMED, REPLY_TO
-from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, SyntaxFault, not_placed, precondition, refused
+from gatehouse.gateways.amqp.errors import (
+    AmqpError,
+    ChannelFault,
+    ConnectionFault,
+    SyntaxFault,
+    not_placed,
+    precondition,
+    refused,
+)
+from gatehouse.gateways.amqp.exchanges import DELAYED
 from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
-from gatehouse.gateways.amqp.recalling import RECALL, recall, tell_accepted
-from gatehouse.gateways.amqp.sending import Sent
+from gatehouse.gateways.amqp.properties import Traits
+from gatehouse.gateways.amqp.recalling import RECALL, read_key, recall, tell_accepted
+from gatehouse.gateways.amqp.streams import place_copies
+from gatehouse.gateways.amqp.tables import INTEGERS, Field
 from gatehouse.gateways.amqp.transacting import DECIDE, decide, hold
 from gatehouse.kernel.errors import (
     CreateDenied,
@@ -30,13 +50,19 @@ from gatehouse.kernel.errors import (
     TooManyScheduled,
     TooManyTopics,
     UnknownTopic,
+    Unroutable,
 )
 from gatehouse.kernel.message import Stored, When
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.gateways.amqp.channel import Channel
-    from gatehouse.gateways.amqp.mapping import HalfHeaders
+    from gatehouse.gateways.amqp.broker import Broker
+    from gatehouse.gateways.amqp.channels import Channel
+    from gatehouse.gateways.amqp.direct_reply import ReplyConsumer
+    from gatehouse.gateways.amqp.rights import AmqpRights
+    from gatehouse.gateways.amqp.tables import Table
+    from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
+    from gatehouse.gateways.contract import Services
     from gatehouse.kernel.api import Message
 
 NO_ROUTE: Final = 312
@@ -46,6 +72,32 @@ RESOURCE_ERROR: Final = 506
 NO_HEADER: Final = "expected content header for class 60, got non content header frame instead"
 NO_BODY: Final = "expected content body, got non content body frame instead"
 COMMANDS: Final = (DECIDE, RECALL)     # routing keys of the default exchange that are no queues
+ROUTES_MAX: Final = 65_536             # names remembered per connection; forgotten all at once beyond that
+DELAY: Final = "x-delay"
+FOUND: Final = frozenset(("receipt", "traceparent", "x-trace"))
+"""Headers that are kept where the kernel finds them, in queues too."""
+
+IDEMPOTENT: Final = "x-idempotent"
+INTEGER: Final = re.compile(r"[+-]?\d+", re.ASCII)
+
+
+class Sent(NamedTuple):
+    message: Message | None    # None: it goes nowhere
+    routed: bool               # whether it enters a queue
+    half: mapping.HalfHeaders | None = None
+    reply: ReplyConsumer | None = None         # who gets it without a queue
+    delay_ms: int = 0          # it waits so long before it goes anywhere
+    copies: tuple[Message, ...] = ()                   # for streams that it enters, too
+    delay_key: str = ""        # by which it is recalled while it waits
+    repeat_key: str | None = None              # however often it is sent with this, it is stored once
+
+
+class SendTarget(NamedTuple):
+    place: int | None          # None: it goes nowhere
+    is_queue: bool             # it is a queue alone
+    routed: bool
+    timed: bool                # one of its queues counts from when the message came: the sender's time may not be kept
+    copies: tuple[int, ...] = ()                       # places in streams
 
 
 class Content:
@@ -230,7 +282,7 @@ class Publishing:
             raise precondition("fast reply consumer does not exist")
         return properties.with_text(raw, "reply_to", reply.name)
 
-    def _hold(self, content: Content, sent: Sent, half: HalfHeaders, body: bytes) -> None:
+    def _hold(self, content: Content, sent: Sent, half: mapping.HalfHeaders, body: bytes) -> None:
         """A half message. One that goes nowhere is returned and confirmed like any other."""
         self.submit()
         self._next_tag()
@@ -437,3 +489,233 @@ class Publishing:
 def _of_publish(error: AmqpError) -> AmqpError:
     error.method = IDS["basic.publish"]
     return error
+
+
+def _milliseconds(expiration: str) -> int:
+    """Raises ChannelFault 406, saying why as RabbitMQ does."""
+    match = INTEGER.match(expiration)
+    if match is None:
+        why = "no_integer"
+    elif match.end() < len(expiration):
+        why = f'{{leftover_string,"{expiration[match.end():]}"}}'
+    elif int(expiration) < 0:
+        why = f"{{value_negative,{int(expiration)}}}"
+    elif int(expiration) > MAX_EXPIRY_MS:
+        why = f"{{value_too_large,{int(expiration)}}}"
+    else:
+        return int(expiration)
+    raise precondition(f"invalid expiration '{expiration}': {why}")
+
+
+def _repeat_key(traits: Traits) -> str | None:  # decision 230
+    """What makes a message repeatable: its `message_id`, where the sender asks for that. Raises ChannelFault 406."""
+    field = traits.headers.get(IDEMPOTENT)
+    if field is None:
+        return None
+    if field.type != "t":
+        raise precondition(f"the header {IDEMPOTENT} is true or false")
+    if not field.value:
+        return None
+    message_id: str = traits.said.get("message_id", "")
+    if not message_id:
+        raise precondition(f"a message with the header {IDEMPOTENT} has a message_id")
+    return message_id
+
+
+class AmqpSender:
+    """From a publish to the message that is appended: checked, routed, placed. One per connection."""
+
+    def __init__(self, broker: Broker, services: Services, vhost: VirtualHost, rights: AmqpRights,
+                 guard: Guard, note_not_honoured: Callable[[str], None]) -> None:
+        self.routes: dict[bytes, tuple[int, bool]] = {}
+        """Payloads of publish methods that lead to the same place whatever the message; read by the codec."""
+
+        self.head = PublishHead()
+        """What came last by one of them; the codec's."""
+
+        self._broker = broker
+        self.guard = guard
+        self._wall_ms = services.wall_ms
+        self._vhost = vhost
+        self._rights = rights
+        self._note_not_honoured = note_not_honoured
+        self.version = vhost.version, guard.version
+        """What everything that is remembered was looked up in."""
+
+        self._targets: dict[tuple[str, str, int, tuple[str, ...]], SendTarget] = {}
+        self._by_headers: dict[str, bool] = {}     # exchange: whether headers decide where its messages go
+
+    def refresh(self) -> None:
+        """Forget what a change of the virtual host may have made untrue."""
+        version = self._vhost.version, self.guard.version
+        if self.version != version:
+            self.version = version
+            self.forget()
+
+    def forget(self) -> None:
+        """Look everything up anew: rights have changed."""
+        self.routes.clear()
+        self.head.forget()
+        self._targets.clear()
+        self._by_headers.clear()
+        self.guard.let_go()
+
+    def send(self, payload: bytes, arguments: Arguments, raw: bytes, body: bytes) -> Sent:
+        """`payload`: of the method frame; `raw`: flags and properties. Raises AmqpError."""
+        self.refresh()
+        name, routing_key = arguments["exchange"], arguments["routing_key"]
+        traits = properties.traits(raw)
+        answered = None if name else reply_address(routing_key)
+        if answered is not None:                                # decision 240
+            name, routing_key = TOPIC_EXCHANGE, routing_key_of(answered)
+        self._check_exchange(name, routing_key, raw)
+        ttl_ms = self._check(traits)
+        delay_ms = self._delay_ms(name, traits.headers) if DELAY in traits.headers else 0
+        delay_key, repeat_key = read_key(traits.headers), _repeat_key(traits)
+        target = self._target(name, routing_key, traits, raw)
+        place = target.place
+        if place is None:
+            return Sent(None, False)
+        if not traits.priority and not target.copies and not self._depends_on_headers(name) \
+                and traits.headers.keys().isdisjoint(mapping.CARBON_COPIES) \
+                and (target.routed or not arguments["mandatory"]):
+            if len(self.routes) >= ROUTES_MAX:
+                self.routes.clear()
+            self.routes[payload] = place, target.is_queue  # decision 61
+        wall_ms = self._wall_ms() + delay_ms           # its time to live begins when it has waited
+        raw = mapping.without_own_headers(raw, traits.headers)
+        if delay_ms:                           # who gets it is told that it has waited: as RabbitMQ's plug-in says it
+            raw = properties.replaced(raw, {**properties.traits(raw).headers, DELAY: Field("l", -delay_ms)})
+        names, timestamp_ms = payload[6:-1], 0
+        if target.is_queue and FOUND.isdisjoint(traits.headers):
+            headers = mapping.headers_for_queues(names, raw, wall_ms + ttl_ms if ttl_ms is not None else 0)
+        else:
+            headers, timestamp_ms = mapping.headers_for_topic(names, raw, wall_ms)
+            if target.timed or target.is_queue:
+                timestamp_ms = 0
+        if mapping.BCC in traits.headers:
+            headers = mapping.with_blind_keys(headers, mapping.copies_in(traits.headers, mapping.BCC))
+        attributes = mapping.attributes_of(traits)
+        copies = tuple([(copy, body, headers, attributes, timestamp_ms) for copy in target.copies])
+        return Sent((place, body, headers, attributes, timestamp_ms), target.routed or answered is not None,
+                    mapping.half_headers(traits.headers), delay_ms=delay_ms, copies=copies, delay_key=delay_key,
+                    repeat_key=repeat_key)
+
+    def _delay_ms(self, name: str, headers: Table) -> int:
+        """How long a delayed-message exchange lets a message wait. Others let none."""
+        exchange = self._vhost.exchanges.get(name)
+        if exchange is None or exchange.type != DELAYED:
+            self._note_not_honoured(DELAY)
+            return 0
+        field = headers[DELAY]
+        return max(0, int(field.value)) if field.type in INTEGERS else 0
+
+    def _check_exchange(self, name: str, routing_key: str, raw: bytes) -> None:
+        """Raises ChannelFault where nothing may be published to the exchange. A user without rights there does not
+        learn whether the exchange exists."""
+        exchange = self._vhost.exchanges.get(name)
+        if not name or exchange is not None and not exchange.internal:
+            return
+        self._require_publish(name, [routing_key], raw)
+        self._vhost.require_exchange(name)
+        raise refused(f"cannot publish to internal exchange '{name}' in vhost '{self._vhost.name}'")
+
+    def check_reply(self, raw: bytes) -> None:
+        """What the client answers a request with directly. Raises ChannelFault."""
+        self._check(properties.traits(raw))
+
+    def _check(self, traits: Traits) -> int | None:
+        """The message's time to live in ms, or None. Raises ChannelFault."""
+        ttl_ms = None if traits.ttl_ms is None else _milliseconds(traits.ttl_ms)
+        principal = self._rights.principal
+        if traits.user_id is not None and traits.user_id not in (principal.name, principal.anonymous and "guest"):
+            name = "guest" if principal.anonymous else principal.name
+            raise precondition(f"user_id property set to '{traits.user_id}' but authenticated user was '{name}'")
+        return ttl_ms
+
+    def _depends_on_headers(self, name: str) -> bool:
+        """Whether headers decide where a message goes, at this exchange or at one behind it."""
+        answer = self._by_headers.get(name)
+        if answer is None:
+            answer = any(exchange.router.looks_inside or exchange.type == DELAYED
+                         for exchange in self._vhost.reachable(name))
+            self._by_headers[name] = answer
+        return answer
+
+    def _require_publish(self, name: str, keys: list[str], raw: bytes) -> None:
+        """Raises ChannelFault, of which journeys know, and the log with the trace id in the properties."""
+        for key in keys:
+            try:
+                self._rights.require_publish(name, [key])
+            except ChannelFault as fault:
+                address = address_of_amqp(name, key) if name else queue_address(key)
+                self.guard.tell_refused(address, Denied.code, str(fault), raw)
+                raise
+
+    def _target(self, name: str, routing_key: str, traits: Traits, raw: bytes) -> SendTarget:
+        headers = traits.headers
+        mapping.check_copies(headers)
+        keys = mapping.keys_of(routing_key, headers) if headers else [routing_key]
+        if len(keys) > 1:
+            self._require_publish(name, keys[1:], raw)
+        by_keys = name != "" and not self._depends_on_headers(name)
+        key = (name, routing_key, traits.priority, tuple(keys[1:]))
+        target = self._targets.get(key) if by_keys else None   # decision 342
+        if target is not None:
+            return target
+        queues = self._vhost.route(name, keys, headers, traits.said)
+        if not by_keys:
+            key = (name, routing_key, traits.priority, tuple([queue.name for queue in queues]))
+            target = self._targets.get(key)
+        if target is None:
+            if len(self._targets) >= ROUTES_MAX:
+                self._targets.clear()
+            target = self._targets[key] = self._place(name, routing_key, queues, traits.priority, raw)
+        return target
+
+    def _place(self, name: str, routing_key: str, queues: list[AmqpQueue], priority: int, raw: bytes) -> SendTarget:
+        address = address_of_amqp(name, routing_key)
+        self._require_publish(name, [routing_key], raw)
+        if not name and not queues:
+            return SendTarget(None, False, False, False)
+        streams = [queue for queue in queues if queue.stream is not None]
+        if not name and len(queues) > 1:
+            return self._place_in_each(queues, priority)
+        if streams:
+            return self._place_with_streams(name, address, queues, streams, priority)
+        try:
+            place = self._broker.queues.place(self.guard, address if name else "", queues, priority)
+        except Unroutable:                         # an exchange whose name is no topic's, and no queue is bound to it
+            return SendTarget(None, False, False, False)
+        except KernelError as error:
+            raise not_placed(error) from None
+        timed = any(queue.settings.message_ttl_ms is not None for queue in queues)
+        others = any(queue.kernel_queue is not None and not queue.kernel_queue.settings.door for queue in queues)
+        return SendTarget(place, not name and not others, bool(queues), timed)     # another door reads its own queue
+
+    def _place_in_each(self, queues: list[AmqpQueue], priority: int) -> SendTarget:
+        """Of the default exchange, where CC and BCC name more queues: no topic leads to them, so each has its own."""
+        try:
+            places = place_copies(self.guard, queues)
+            places += [self._broker.queues.place(self.guard, "", [queue], priority) for queue in queues
+                       if queue.stream is None]
+        except KernelError as error:
+            raise not_placed(error) from None
+        return SendTarget(places[0], False, True, True, tuple(places[1:]))
+
+    def _place_with_streams(self, name: str, address: str, queues: list[AmqpQueue], streams: list[AmqpQueue],
+                            priority: int) -> SendTarget:
+        """Of the default exchange the one stream; of others the topic of the address, queues, and a copy for each
+        stream."""
+        others = [queue for queue in queues if queue.stream is None]
+        try:
+            copies = place_copies(self.guard, streams)
+            if not name:
+                return SendTarget(copies[0], False, True, False)
+            place = self._broker.queues.place(self.guard, address, others, priority)
+        except Unroutable:                             # an exchange whose name is no topic's
+            return SendTarget(copies[0], False, True, False, tuple(copies[1:]))
+        except KernelError as error:
+            raise not_placed(error) from None
+        timed = any(queue.settings.message_ttl_ms is not None for queue in others)
+        return SendTarget(place, False, True, timed, tuple(copies))

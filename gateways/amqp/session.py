@@ -1,4 +1,4 @@
-"""One AMQP 0-9-1 connection: its opening, its frames, heartbeats, the end. What a channel does is `channel`.
+"""One AMQP 0-9-1 connection: its opening, its frames, heartbeats, the end. What a channel does is `channels`.
 
 Rules kept here: frames take effect in the order they came; a burst of publishes on one channel is one append, a burst
 of acknowledgements one call; a client's fault ends in channel.close or connection.close with the specification's code,
@@ -20,8 +20,8 @@ from gatehouse.gateways.amqp.closing import LEAVING_MS, SILENCE_MS, STOPPING_MS,
 from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault
 from gatehouse.gateways.amqp.identity import Identity
 from gatehouse.gateways.amqp.methods import IDS, Arguments, decode_method, encode_method
+from gatehouse.gateways.amqp.publishing import AmqpSender
 from gatehouse.gateways.amqp.rights import AmqpRights
-from gatehouse.gateways.amqp.sending import AmqpSender
 from gatehouse.gateways.amqp.sorting import sort_frame
 from gatehouse.gateways.connections.flow import Pacer, ReceiveBuffer, Timers
 from gatehouse.gateways.connections.wrong_port import came_to

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.gateways.amqp.channel import Channel
+    from gatehouse.gateways.amqp.channels import Channel
     from gatehouse.gateways.amqp.vhost import VirtualHost
     from gatehouse.kernel.api import HubPort
     from gatehouse.kernel.message import Fetched, Handle, Leased, Stored

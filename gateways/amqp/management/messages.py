@@ -21,8 +21,8 @@ from gatehouse.gateways.amqp.management.asking import (
 from gatehouse.gateways.amqp.management.changing import check_short
 from gatehouse.gateways.amqp.management.seeing import exchange_of, queue_of
 from gatehouse.gateways.amqp.management.shown import DEFAULT_NAME, Row
+from gatehouse.gateways.amqp.publishing import AmqpSender
 from gatehouse.gateways.amqp.rights import READ
-from gatehouse.gateways.amqp.sending import AmqpSender
 from gatehouse.gateways.contract import HttpAnswer
 from gatehouse.kernel.errors import QueueFull
 from gatehouse.kernel.message import When

@@ -9,8 +9,8 @@ from gatehouse.gateways.amqp import arguments, asked, mapping, properties
 from gatehouse.gateways.amqp.asked import ASKED, Fate
 from gatehouse.gateways.amqp.dead_letters import DEATHS
 from gatehouse.gateways.amqp.methods import METHODS
+from gatehouse.gateways.amqp.publishing import DELAY, IDEMPOTENT
 from gatehouse.gateways.amqp.recalling import DELAY_KEY
-from gatehouse.gateways.amqp.sending import DELAY, IDEMPOTENT
 from gatehouse.gateways.amqp.streams import FILTER_VALUE
 from tests.gateways.amqp.fakes import Hub
 
