@@ -27,7 +27,6 @@ HOT_MODULES: Final = (
     "gatehouse.gateways.amqp.recalling",
     "gatehouse.gateways.amqp.rights",
     "gatehouse.gateways.amqp.session",
-    "gatehouse.gateways.amqp.sorting",
     "gatehouse.gateways.amqp.streams",
     "gatehouse.gateways.amqp.telling",
     "gatehouse.gateways.amqp.transacting",

@@ -1,11 +1,13 @@
-"""What all sessions of this door share: the virtual hosts, the life of queues and consumers, and what is durable."""
+"""What all sessions of this door share: the virtual hosts, the life of queues and consumers, what is durable, and
+counts of what was done.
+"""
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.addresses import QUEUE_LEVEL
 from gatehouse.gateways.amqp import codec, mapping, records
@@ -13,12 +15,9 @@ from gatehouse.gateways.amqp.addresses import TOPIC_EXCHANGE, amqp_by_exchange, 
 from gatehouse.gateways.amqp.dead_letters import OVERFLOW, dead_letter, encode_target
 from gatehouse.gateways.amqp.direct_reply import DirectReplies
 from gatehouse.gateways.amqp.errors import SyntaxFault, precondition
-from gatehouse.gateways.amqp.exchanges import QUEUE, Exchange
+from gatehouse.gateways.amqp.exchanges import QUEUE, Binding, Destination, Exchange
 from gatehouse.gateways.amqp.hearing import Hearing
 from gatehouse.gateways.amqp.policies import apply_to_queue
-from gatehouse.gateways.amqp.rates import Rates
-from gatehouse.gateways.amqp.routing import Binding, Destination
-from gatehouse.gateways.amqp.totals import Totals
 from gatehouse.gateways.amqp.vhost import AmqpQueue, Change, VirtualHost
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.message import DOOR_MASK, RETAIN
@@ -36,6 +35,60 @@ NAME_BYTES: Final = 16         # of a generated name, before base64: RabbitMQ's 
 DOOR_NAME: Final = "amqp"
 DEFAULT_VHOST: Final = "/"
 BEGUN_BYTES_MAX: Final = 256 << 20     # of the parts of contents that have come, on all connections
+
+
+class Totals:
+    """What the door's connections have done since the hub's start, in numbers that only grow: for RabbitMQ's
+    dashboards. Whoever does it adds to them, once for a burst. What is `given_back` is delivered again."""
+
+    __slots__ = ("confirmed", "confirming", "nowhere", "dropped", "returned", "consumed_auto", "consumed_manual",
+                 "got_auto", "got_manual", "got_nothing", "given_back", "acknowledged", "queues_declared",
+                 "queues_created", "queues_deleted", "channels_opened", "channels_closed", "connections_opened",
+                 "connections_closed")
+
+    def __init__(self) -> None:
+        self.confirming = self.confirmed = 0               # publishes that want a confirm; that have it
+        self.nowhere = self.dropped = 0                    # publishes that lead nowhere; those that are not returned
+        self.returned = 0                                  # mandatory publishes without a queue
+        self.consumed_auto = self.consumed_manual = 0      # deliveries to consumers, by whether they are acknowledged
+        self.got_auto = self.got_manual = self.got_nothing = 0     # answers to basic.get
+        self.given_back = self.acknowledged = 0            # deliveries
+        self.queues_declared = self.queues_created = self.queues_deleted = 0
+        self.channels_opened = self.channels_closed = 0
+        self.connections_opened = self.connections_closed = 0
+
+
+SAMPLE_MS: Final = 5_000               # between two samples at least, as in RabbitMQ
+COUNTS_MAX: Final = 100_000            # whose samples are remembered; forgotten all at once beyond that
+
+
+class Samples(NamedTuple):
+    """Two looks at a count, the earlier one first."""
+
+    value: int
+    at_ms: int
+    newer_value: int
+    newer_at_ms: int
+
+
+class Rates:
+    """Rates of counts that only grow, as the management interface shows them: since they were asked for before."""
+
+    def __init__(self) -> None:
+        self._samples: dict[Hashable, Samples] = {}
+
+    def of(self, name: Hashable, count: int, now_ms: int) -> float:
+        """How fast a count grows, a second; 0 where it is looked at for the first time."""
+        samples = self._samples.get(name)
+        if samples is None or count < samples.newer_value:             # the queue was made anew
+            if len(self._samples) >= COUNTS_MAX:
+                self._samples.clear()
+            self._samples[name] = Samples(count, now_ms, count, now_ms)
+            return 0.0
+        if now_ms - samples.newer_at_ms >= SAMPLE_MS:
+            samples = self._samples[name] = Samples(samples.newer_value, samples.newer_at_ms, count, now_ms)
+        past_ms = now_ms - samples.at_ms
+        return round((count - samples.value) * 1_000 / past_ms, 1) if past_ms > 0 else 0.0
 
 
 class Broker:

@@ -9,10 +9,9 @@ from gatehouse.gateways.amqp.arguments import OF_EXCHANGES, OF_QUEUES, unknown
 from gatehouse.gateways.amqp.asked import UNKNOWN
 from gatehouse.gateways.amqp.direct_reply import NAMED, REPLY_TO, is_reply_name
 from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, in_use, not_found, refused
-from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE
+from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, Destination
 from gatehouse.gateways.amqp.methods import Arguments, encode_method
 from gatehouse.gateways.amqp.rights import CONFIGURE, READ, WRITE
-from gatehouse.gateways.amqp.routing import Destination
 from gatehouse.gateways.amqp.transacting import TXN, check_listened
 from gatehouse.gateways.amqp.vhost import RESERVED
 

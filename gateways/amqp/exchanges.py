@@ -4,20 +4,21 @@
     fanout    every binding
     topic     words between dots; `*` is one word, `#` any number of them, none included; an empty key has no words
     headers   the binding's arguments against the message's headers, as `x-match` says
-    x-consistent-hash   one of the bindings, by the hash of the key, or of a header or property; see `hashing`
+    x-consistent-hash   one of the bindings, by the hash of the key, or of a header or property (`HashingRouter`)
     x-delayed-message   as the type says that it names, once the message's `x-delay` is over; see `publishing`
 
 A destination is a queue or another exchange. A binding is what it is bound with: source, destination, key, arguments.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Protocol
+import re
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
+from math import log
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from gatehouse.gateways.amqp.errors import precondition
-from gatehouse.gateways.amqp.hashing import HASHING, HashingRouter, weight_of
-from gatehouse.gateways.amqp.routing import Binding, Destination, Properties
-from gatehouse.gateways.amqp.tables import TYPE_NAMES, Field, Table, encode_table, plain
+from gatehouse.gateways.amqp.tables import TYPE_NAMES, Field, Table, described, encode_table, plain
 from gatehouse.kernel.addresses.filters import MANY, ONE, FilterTrie
 
 if TYPE_CHECKING:
@@ -29,6 +30,31 @@ EXCHANGE: Final = "exchange"
 WITH_X: Final = "-with-x"
 X_MATCHES: Final = ("all", "any", "all" + WITH_X, "any" + WITH_X)
 FIRST: Final = "k"             # a level before the words, so that `$` as the first character of a key means nothing
+
+Properties = Mapping[str, Any]
+"""A message's properties by name, as `properties.read` gives them."""
+
+
+class Destination(NamedTuple):
+    kind: str                  # QUEUE or EXCHANGE
+    name: str
+
+
+class Binding(NamedTuple):
+    """One binding. Hashable, so that the same binding made twice is one."""
+
+    source: str
+    destination: Destination
+    routing_key: str
+    arguments: bytes           # a table as it lies on the wire
+
+
+HASHING: Final = "x-consistent-hash"
+BY_HEADER: Final = "hash-header"
+BY_PROPERTY: Final = "hash-property"
+PROPERTIES: Final = ("correlation_id", "message_id", "timestamp")
+WEIGHT: Final = re.compile(r"[+-]?\d{1,9}", re.ASCII)
+DRAWN_BYTES: Final = 8
 
 
 def binding_of(source: str, destination: Destination, routing_key: str, arguments: Table) -> Binding:
@@ -157,6 +183,78 @@ def x_match(arguments: Table) -> str:
 def _agrees(wanted: Field, header: Field | None) -> bool:
     """A void asks only that the header is there; a value must be the same and of the same type."""
     return header is not None and (wanted.type == "V" or wanted == header)
+
+
+class HashingRouter:  # decision 195
+    """The consistent-hash exchange: each message goes to one of the bindings, those with the same key to the same.
+
+        x-consistent-hash     the routing key is hashed; with the argument `hash-header` that header, with
+                              `hash-property` `message_id`, `correlation_id` or `timestamp`
+        a binding's key       its weight: a whole number from 1 on
+
+    Every binding draws a number for the key, the larger its weight the better, and the highest wins (rendezvous
+    hashing). So a binding that comes or goes moves the keys that it wins or had, and no others. Looks at every binding
+    for every message, as a headers exchange does.
+    """
+
+    def __init__(self, arguments: Table) -> None:
+        """Raises ChannelFault 406."""
+        self._header, self._property = _text(arguments, BY_HEADER), _text(arguments, BY_PROPERTY)
+        if self._header is not None and self._property is not None:
+            raise precondition("hash-header and hash-property are mutually exclusive")
+        if self._property is not None and self._property not in PROPERTIES:
+            raise precondition(f"Unsupported property: {self._property}")
+        self._weights: dict[Binding, tuple[int, bytes]] = {}           # with what its numbers are drawn of
+        self.looks_inside = self._header is not None or self._property is not None
+
+    def add(self, binding: Binding, arguments: Table) -> None:
+        self._weights[binding] = weight_of(binding), f"{binding.destination.kind} {binding.destination.name}".encode()
+
+    def remove(self, binding: Binding) -> None:
+        del self._weights[binding]
+
+    def route(self, routing_key: str, headers: Table, properties: Properties) -> Iterable[Destination]:
+        if not self._weights:
+            return ()
+        hashed = blake2b(self._said(routing_key, headers, properties), digest_size=16).digest()
+        best = max(self._weights, key=lambda binding: _draw(hashed, *self._weights[binding]))
+        return (best.destination,)
+
+    def _said(self, routing_key: str, headers: Table, properties: Properties) -> bytes:
+        """What is hashed; what is not there is as good as empty."""
+        if self._property is not None:
+            said = properties.get(self._property)
+        elif self._header is not None:
+            field = headers.get(self._header)
+            said = None if field is None else plain(field)
+        else:
+            said = routing_key
+        return b"" if said is None else str(said).encode(errors="replace")
+
+
+def weight_of(binding: Binding) -> int:
+    """Raises ChannelFault 406 where a binding's key is no weight."""
+    key = binding.routing_key
+    if WEIGHT.fullmatch(key) is None:
+        raise precondition("The binding key must be an integer: " + (f'<<"{key}">>' if key else "<<>>"))
+    if int(key) < 1:
+        raise precondition("The binding key must be greater than 0")
+    return int(key)
+
+
+def _draw(hashed: bytes, weight: int, name: bytes) -> float:
+    """A number for a binding: the chance to be the highest is in proportion to its weight."""
+    drawn = int.from_bytes(blake2b(name, digest_size=DRAWN_BYTES, key=hashed).digest(), "big")
+    return -weight / log((drawn + 0.5) / (1 << 8 * DRAWN_BYTES))
+
+
+def _text(arguments: Table, name: str) -> str | None:
+    field = arguments.get(name)
+    if field is None:
+        return None
+    if field.type != "S":
+        raise precondition(f"Invalid argument '{name}': {described(field)}")
+    return str(field.value.decode(errors="replace"))
 
 
 PLAIN: Final[dict[str, Callable[[Table], Router]]] = {

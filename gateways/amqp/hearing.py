@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.amqp import codec, mapping, properties
 from gatehouse.gateways.amqp.addresses import TOPIC_EXCHANGE, AmqpName, amqp_by_exchange, amqp_whole
-from gatehouse.gateways.amqp.exchanges import EXCHANGE, Exchange
-from gatehouse.gateways.amqp.routing import Binding, Destination
+from gatehouse.gateways.amqp.exchanges import EXCHANGE, Binding, Destination, Exchange
 from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, escape
 from gatehouse.kernel.addresses.filters import MANY
 from gatehouse.kernel.groups.group_settings import Queue

@@ -15,8 +15,8 @@ from gatehouse.gateways.amqp.addresses import address_of_amqp, filter_of_binding
 from gatehouse.gateways.amqp.arguments import UNLIMITED
 from gatehouse.gateways.amqp.dead_letters import DeadLetter, encode_target
 from gatehouse.gateways.amqp.errors import ChannelFault, refused
+from gatehouse.gateways.amqp.exchanges import Binding
 from gatehouse.gateways.amqp.mapping import read_names
-from gatehouse.gateways.amqp.routing import Binding
 from gatehouse.gateways.amqp.streams import StreamConsumer, Streams, not_of_streams
 from gatehouse.gateways.amqp.tables import INTEGERS, Table, decode_table, encode_table
 from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost

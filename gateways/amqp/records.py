@@ -12,9 +12,8 @@ import json
 from hashlib import blake2b
 from typing import Final
 
-from gatehouse.gateways.amqp.exchanges import Exchange
+from gatehouse.gateways.amqp.exchanges import Binding, Destination, Exchange
 from gatehouse.gateways.amqp.policies import Policy, read_policy
-from gatehouse.gateways.amqp.routing import Binding, Destination
 from gatehouse.gateways.amqp.tables import Field, Table, decode_table, encode_table, text
 from gatehouse.gateways.amqp.vhost import AmqpQueue, StreamPlace, VirtualHost
 

@@ -31,7 +31,7 @@ from gatehouse.kernel.groups.sharing import SHARE, parse_share
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.admission.principal import Principal
-    from gatehouse.gateways.amqp.routing import Binding
+    from gatehouse.gateways.amqp.exchanges import Binding
     from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
 
 CONFIGURE: Final = "configure"

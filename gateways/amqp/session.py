@@ -6,6 +6,8 @@ never in an exception; after connection.close nothing counts but its answer.
 """
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum
 from functools import partial
@@ -16,16 +18,15 @@ from gatehouse.gateways.amqp import codec, login
 from gatehouse.gateways.amqp.asked import NOT_HONOURED
 from gatehouse.gateways.amqp.broker import DOOR_NAME, Broker
 from gatehouse.gateways.amqp.channels import Channels
-from gatehouse.gateways.amqp.closing import LEAVING_MS, SILENCE_MS, STOPPING_MS, Closing
+from gatehouse.gateways.amqp.codec import FRAME_OVERHEAD, HEARTBEAT, METHOD
 from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault
-from gatehouse.gateways.amqp.identity import Identity
-from gatehouse.gateways.amqp.methods import IDS, Arguments, decode_method, encode_method
+from gatehouse.gateways.amqp.login import Identity
+from gatehouse.gateways.amqp.methods import IDS, Arguments, decode_method, encode_method, start_of
 from gatehouse.gateways.amqp.publishing import AmqpSender
 from gatehouse.gateways.amqp.rights import AmqpRights
-from gatehouse.gateways.amqp.sorting import sort_frame
 from gatehouse.gateways.connections.flow import Pacer, ReceiveBuffer, Timers
 from gatehouse.gateways.connections.wrong_port import came_to
-from gatehouse.gateways.slowing import Slowing
+from gatehouse.gateways.slowing import BEHIND, COUNTS, GOES, LAST, Slowing
 from gatehouse.gateways.switchboard import PART_MESSAGES
 
 if TYPE_CHECKING:
@@ -42,6 +43,19 @@ SLOW_STEPS_PER_TURN: Final = 500       # frames that are no plain publish or ack
                                        # do before the others have their turn
 CONNECTION_FORCED: Final = 320
 CHANNEL_ERROR: Final = 504
+
+SILENCE_MS: Final = 3_000              # a client that says nothing for so long is left; RabbitMQ waits as long
+STOPPING_MS: Final = 500               # the same when the hub stops
+LEAVING_MS: Final = 500                # and for one that was told that it may go
+LONGEST_MS: Final = 30_000             # one that goes on sending is cut off then
+GOODBYE: Final = re.compile(rb"\x01\0\0.{4}\0\x0a\0(?P<method>[\x32\x33])", re.DOTALL)
+GOODBYE_BYTES: Final = 11              # how much of the frame that is: connection.close, or close-ok
+
+PUBLISH: Final = start_of("basic.publish")
+CLOSE: Final = start_of("connection.close")
+PASSING: Final = frozenset(map(start_of, (
+    "basic.ack", "basic.nack", "basic.reject", "basic.qos", "basic.consume", "basic.cancel", "basic.get",
+    "basic.recover", "channel.flow-ok", "channel.close-ok")))
 
 
 class State(Enum):
@@ -66,7 +80,7 @@ EXPECTED: Final = {State.START: "connection.start-ok", State.TUNE: "connection.t
 
 
 class AmqpSession:
-    """See `contract.Session`."""
+    """One connection as its door has it: a `contract.Session`."""
 
     vhost: VirtualHost
     sender: AmqpSender
@@ -606,3 +620,66 @@ class AmqpSession:
         return {"user": self.identity.user, "state": self._state.value, "vhost": vhost, "frame_max": self._frame_max,
                 "channel_max": self.channels.channel_max, "heartbeat_s": self._heartbeat_ms // 1000,
                 "client_properties": self._client_properties, **self.channels.describe()}
+
+
+class Closing:
+    """What comes after connection.close, the hub's or the client's: it is read and dropped until the client goes.
+
+    A socket that is closed with bytes unread is reset by the system, and a client that was still sending would lose the
+    connection.close that tells it why. So the client is listened to until it answers, goes, or falls silent, and not
+    longer than `LONGEST_MS`. Where the client itself asked to close, the specification has it hang up once it is
+    answered: it is given the time to do so (decision 286). Frames are not put together any more: the answer is looked
+    for in the bytes, since what a client sends after a frame error has no frames to speak of.
+    """
+
+    def __init__(self, now_ms: int, silence_ms: int, *, by_client: bool = False) -> None:
+        self.asked_too = False
+        """Whether the answer was a connection.close of the client's own, which crossed ours."""
+
+        self.by_client = by_client
+        """Whether the client asked to close and was answered: only its hanging up is awaited."""
+
+        self._silence_ms = silence_ms
+        self._cut_ms = now_ms + LONGEST_MS
+        self._heard_ms = now_ms
+        self._tail = b""
+
+    @property
+    def ends_ms(self) -> int:
+        """When the client has had its time, unless it says something."""
+        return min(self._heard_ms + self._silence_ms, self._cut_ms)
+
+    def is_answered(self, data: bytes, now_ms: int) -> bool:
+        """Whether the client has agreed; `data` is what came next."""
+        self._heard_ms = now_ms
+        if self.by_client:
+            return False
+        data = self._tail + data
+        match = GOODBYE.search(data)
+        self._tail = data[1 - GOODBYE_BYTES:]
+        self.asked_too = match is not None and match["method"] == b"\x32"
+        return match is not None
+
+
+def sort_frame(data: bytes, pos: int, *, frame_max: int, has_tx: Callable[[bytes], bool]) -> tuple[int, int, int]:
+    """What a frame is while its client is slowed down for a limit, see `gateways.slowing`: (size, kind, stream) of the
+    frame at a place; the stream is its channel.
+
+    A message is a method, a header and bodies, on one channel one after the other: header and bodies go where their
+    method went. Acknowledgements and what is asked about consumers pass it, unless the channel has transactions: there
+    they belong to the commit that comes behind.
+    """
+    if pos + 7 > len(data):
+        return 0, GOES, 0
+    size = int.from_bytes(data[pos + 3:pos + 7], "big") + FRAME_OVERHEAD
+    if size > frame_max:
+        return len(data) - pos, LAST, 0
+    channel, method = data[pos + 1:pos + 3], data[pos + 7:pos + 11]
+    number = channel[0] << 8 | channel[1]
+    if data[pos] == METHOD and method == PUBLISH:
+        return size, COUNTS, number
+    if number == 0:
+        return size, LAST if data[pos] == METHOD and method == CLOSE else GOES, 0
+    if data[pos] == HEARTBEAT or data[pos] == METHOD and method in PASSING and not has_tx(channel):
+        return size, GOES, number
+    return size, BEHIND, number

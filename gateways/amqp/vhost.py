@@ -17,9 +17,17 @@ from gatehouse.gateways.amqp.arguments import (
     read_queue_arguments,
 )
 from gatehouse.gateways.amqp.errors import in_use, locked, not_found, precondition, refused
-from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, ROUTERS, Exchange, binding_of
+from gatehouse.gateways.amqp.exchanges import (
+    EXCHANGE,
+    QUEUE,
+    ROUTERS,
+    Binding,
+    Destination,
+    Exchange,
+    Properties,
+    binding_of,
+)
 from gatehouse.gateways.amqp.policies import Policies, apply_to_queue
-from gatehouse.gateways.amqp.routing import Binding, Destination, Properties
 from gatehouse.gateways.amqp.tables import Table
 
 if TYPE_CHECKING:

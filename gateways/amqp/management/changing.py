@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.amqp.errors import AmqpError, in_use, refused
-from gatehouse.gateways.amqp.exchanges import QUEUE, binding_of
+from gatehouse.gateways.amqp.exchanges import QUEUE, Binding, Destination, binding_of
 from gatehouse.gateways.amqp.management.asking import (
     Asking,
     Host,
@@ -19,7 +19,6 @@ from gatehouse.gateways.amqp.management.asking import (
 from gatehouse.gateways.amqp.management.seeing import between, exchange_of, found_binding, queue_of
 from gatehouse.gateways.amqp.management.shown import DEFAULT_NAME, properties_key, quoted
 from gatehouse.gateways.amqp.rights import CONFIGURE, WRITE
-from gatehouse.gateways.amqp.routing import Binding, Destination
 from gatehouse.gateways.contract import HttpAnswer
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.amqp.arguments import OF_EXCHANGES, OF_QUEUES, QUEUE_TYPES
 from gatehouse.gateways.amqp.errors import NAMES, AmqpError
-from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE
+from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, Destination
 from gatehouse.gateways.amqp.login import RABBITMQ_VERSION
 from gatehouse.gateways.amqp.management.asking import (
     Asking,
@@ -28,7 +28,6 @@ from gatehouse.gateways.amqp.management.policies import put as put_policy
 from gatehouse.gateways.amqp.management.policies import rows_of as policies_of
 from gatehouse.gateways.amqp.management.seeing import queues_of
 from gatehouse.gateways.amqp.management.shown import Row, arguments_of
-from gatehouse.gateways.amqp.routing import Destination
 from gatehouse.gateways.amqp.tables import typed
 from gatehouse.gateways.amqp.vhost import RESERVED
 from gatehouse.gateways.contract import HttpAnswer

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from gatehouse.gateways.amqp.management.asking import bad_request
-from gatehouse.gateways.amqp.patterns import NoPattern, compile_pattern
+from gatehouse.gateways.amqp.policies import NoPattern, compile_pattern
 
 PAGE_SIZE: Final = 100
 PAGE_SIZE_MAX: Final = 500

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.amqp.broker import DOOR_NAME
 from gatehouse.gateways.amqp.errors import ChannelFault
-from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE
+from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, Destination
 from gatehouse.gateways.amqp.management.asking import Asking, Host, ManagementError, nothing_there
 from gatehouse.gateways.amqp.management.listing import listed, one
 from gatehouse.gateways.amqp.management.shown import (
@@ -27,12 +27,10 @@ from gatehouse.gateways.amqp.management.shown import (
     show_queue,
 )
 from gatehouse.gateways.amqp.rights import READ
-from gatehouse.gateways.amqp.routing import Destination
 from gatehouse.gateways.contract import HttpAnswer
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.amqp.exchanges import Exchange
-    from gatehouse.gateways.amqp.routing import Binding
+    from gatehouse.gateways.amqp.exchanges import Binding, Exchange
     from gatehouse.gateways.amqp.vhost import AmqpQueue
 
 KINDS: Final = {"q": QUEUE, "e": EXCHANGE}

@@ -13,9 +13,8 @@ from gatehouse.gateways.amqp.tables import Table, decode_table
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.consuming import Consumer
-    from gatehouse.gateways.amqp.exchanges import Exchange
+    from gatehouse.gateways.amqp.exchanges import Binding, Exchange
     from gatehouse.gateways.amqp.management.asking import Asking
-    from gatehouse.gateways.amqp.routing import Binding
     from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
 
 Row = dict[str, Any]

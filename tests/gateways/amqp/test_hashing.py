@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from gatehouse.gateways.amqp.errors import ChannelFault
-from gatehouse.gateways.amqp.exchanges import QUEUE, Exchange, binding_of
-from gatehouse.gateways.amqp.routing import Destination
+from gatehouse.gateways.amqp.exchanges import QUEUE, Destination, Exchange, binding_of
 from gatehouse.gateways.amqp.tables import Table, typed
 
 KEYS = [f"key-{number}" for number in range(20_000)]

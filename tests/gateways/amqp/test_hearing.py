@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from gatehouse.gateways.amqp.broker import Broker
-from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE
+from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, Destination
 from gatehouse.gateways.amqp.hearing import Hearing
-from gatehouse.gateways.amqp.routing import Destination
 from gatehouse.kernel.errors import QueueFull
 from gatehouse.kernel.message import When
 from gatehouse.kernel.records.record import encode_headers

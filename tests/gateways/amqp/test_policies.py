@@ -8,8 +8,16 @@ import pytest
 
 from gatehouse.gateways.amqp.arguments import QueueArguments, read_queue_arguments
 from gatehouse.gateways.amqp.exchanges import Exchange
-from gatehouse.gateways.amqp.patterns import NoPattern, compile_pattern
-from gatehouse.gateways.amqp.policies import InvalidPolicy, Policies, apply_to_queue, effective, merged, read_policy
+from gatehouse.gateways.amqp.policies import (
+    InvalidPolicy,
+    NoPattern,
+    Policies,
+    apply_to_queue,
+    compile_pattern,
+    effective,
+    merged,
+    read_policy,
+)
 from gatehouse.gateways.amqp.tables import Table, typed
 from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
 

@@ -1,7 +1,7 @@
 """How fast counts grow, from one look to the next."""
 from __future__ import annotations
 
-from gatehouse.gateways.amqp.rates import COUNTS_MAX, SAMPLE_MS, Rates
+from gatehouse.gateways.amqp.broker import COUNTS_MAX, SAMPLE_MS, Rates
 
 
 def test_a_rate_is_since_the_look_before() -> None:
