@@ -1,12 +1,20 @@
-"""One call of the management interface: who asks, in which virtual hosts he may be, and refusals in RabbitMQ's words.
+"""One call of the management interface: who asks, in which virtual hosts he may be, refusals in RabbitMQ's words, and
+lists as tools ask for them.
 
     200, 201, 204   as asked; 201 for what is new, 204 for what was there or is gone
     400             {"error": "bad_request", "reason": ...}: what AMQP refuses with 406, or no JSON
     401             {"error": "not_authorised", ...}: wrong login, or no right
     404             {"error": "Object Not Found", "reason": "Not Found"}
+
+    ?name=&use_regex=true   those with this in their name
+    ?sort=messages&sort_reverse=true
+    ?columns=name,messages_details.rate
+    ?page=1&page_size=100   an object with `items` and counts; without `page` a plain list
 """
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
@@ -15,6 +23,7 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied, NotAuthenticated
 from gatehouse.gateways.amqp.broker import Broker
 from gatehouse.gateways.amqp.errors import NAMES, AmqpError
+from gatehouse.gateways.amqp.policies import NoPattern, compile_pattern
 from gatehouse.gateways.amqp.rights import AmqpRights
 from gatehouse.gateways.amqp.tables import Field, Table, plain, typed
 from gatehouse.gateways.contract import HttpAnswer
@@ -25,9 +34,13 @@ if TYPE_CHECKING:
     from gatehouse.gateways.amqp.vhost import VirtualHost
     from gatehouse.gateways.contract import HttpAsk, Services
 
+Row = dict[str, Any]
+
 ACCESS_REFUSED: Final = 403
 NOT_FOUND: Final = 404
 UNAVAILABLE: Final = ("storage_full", "kept_full", "stopping", "outcome_unknown", "busy")
+PAGE_SIZE: Final = 100
+PAGE_SIZE_MAX: Final = 500
 NO_LONGER_THAN: Final = 64             # levels of lists and objects in each other, of what is sent
 
 
@@ -211,3 +224,81 @@ async def changed(asking: Asking, host: Host, changes: Any) -> None:
     except KernelError:
         asking.broker.undo(host.vhost, changes)
         raise
+
+
+# ---- lists
+
+def listed(rows: list[Row], query: Mapping[str, str]) -> Any:
+    """The rows as the query wants them. Raises ManagementError 400."""
+    total = len(rows)
+    rows = _named(rows, query)
+    if "sort" in query:
+        rows.sort(key=lambda row: _order(_value(row, query["sort"])), reverse=query.get("sort_reverse") == "true")
+    if "page" not in query:
+        return [_columns(row, query) for row in rows]
+    page, size = _number(query, "page", 1), _number(query, "page_size", PAGE_SIZE)
+    if size > PAGE_SIZE_MAX:
+        raise bad_request(f"page_size is at most {PAGE_SIZE_MAX}")
+    pages = max(1, -(-len(rows) // size))
+    if page > pages:
+        raise bad_request(f"page_out_of_range: page {page} of {pages}")
+    items = rows[(page - 1) * size:page * size]
+    return {"filtered_count": len(rows), "item_count": len(items), "items": [_columns(row, query) for row in items],
+            "page": page, "page_count": pages, "page_size": size, "total_count": total}
+
+
+def one(row: Row, query: Mapping[str, str]) -> Row:
+    """One thing, with the columns that the query wants."""
+    return _columns(row, query)
+
+
+def _named(rows: list[Row], query: Mapping[str, str]) -> list[Row]:
+    wanted = query.get("name", "")
+    if not wanted:
+        return list(rows)
+    if query.get("use_regex") == "true":
+        try:
+            pattern = compile_pattern(wanted, re.IGNORECASE)
+        except NoPattern as error:
+            raise bad_request(f"name is no pattern: {error}") from None
+        return [row for row in rows if pattern.search(str(row.get("name", "")))]
+    return [row for row in rows if wanted.casefold() in str(row.get("name", "")).casefold()]
+
+
+def _columns(row: Row, query: Mapping[str, str]) -> Row:
+    if not query.get("columns"):
+        return row
+    chosen: Row = {}
+    for column in query["columns"].split(","):
+        _take(chosen, row, column.split("."))
+    return chosen
+
+
+def _take(chosen: Row, row: Any, path: list[str]) -> None:
+    name, *rest = path
+    if not isinstance(row, dict) or name not in row:
+        return
+    if not rest:
+        chosen[name] = row[name]
+    elif isinstance(row[name], dict):
+        _take(chosen.setdefault(name, {}), row[name], rest)
+
+
+def _value(row: Row, path: str) -> Any:
+    value: Any = row
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _order(value: Any) -> tuple[int, Any]:
+    if isinstance(value, bool | int | float):
+        return 1, value
+    return (0, "") if value is None else (2, str(value))
+
+
+def _number(query: Mapping[str, str], name: str, default: int) -> int:
+    text = query.get(name, str(default))
+    if not text.isascii() or not text.isdigit() or not 0 < int(text[:9]) or len(text) > 9:
+        raise bad_request(f"{name} is a whole number from 1")
+    return int(text)

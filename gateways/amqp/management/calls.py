@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from gatehouse.gateways.amqp.management import changing, definitions, health, hub, messages, policies, seeing
+from gatehouse.gateways.amqp.management import changing, definitions, hub, messages, seeing
 from gatehouse.gateways.amqp.management.asking import Asking, ManagementError, nothing_there
 from gatehouse.gateways.contract import HttpAnswer
 
@@ -40,11 +40,11 @@ CALLS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("PUT", "feature-flags/{name}/enable", hub.enable_feature), ("GET", "auth/attempts/{node}", hub.nothing),
     ("GET", "auth/attempts/{node}/source", hub.nothing),
 
-    ("GET", "aliveness-test/{vhost}", health.aliveness), ("GET", "healthchecks/node", health.health),
-    ("GET", "healthchecks/node/{node}", health.health_of_node),
-    *[("GET", f"health/checks/{check}", health.health) for check in CHECKS],
-    ("GET", "health/checks/port-listener/{port}", health.port_listener),
-    ("GET", "health/checks/protocol-listener/{protocols}", health.protocol_listener),
+    ("GET", "aliveness-test/{vhost}", hub.aliveness), ("GET", "healthchecks/node", hub.health),
+    ("GET", "healthchecks/node/{node}", hub.health_of_node),
+    *[("GET", f"health/checks/{check}", hub.health) for check in CHECKS],
+    ("GET", "health/checks/port-listener/{port}", hub.port_listener),
+    ("GET", "health/checks/protocol-listener/{protocols}", hub.protocol_listener),
 
     *[("GET", path, hub.nothing) for path in EMPTY],
     ("GET", "vhosts", hub.vhosts), ("GET", "vhosts/{vhost}", hub.vhost), ("PUT", "vhosts/{vhost}", hub.put_vhost),
@@ -88,7 +88,7 @@ CALLS: Final[tuple[tuple[str, str, Handler], ...]] = (
     ("GET", "connections/username/{user}", seeing.connections_of_user),
     ("GET", "channels", seeing.channels), ("GET", "channels/{channel}", seeing.channel),
 
-    *policies.CALLS,
+    *changing.POLICY_CALLS,
 
     ("GET", "all-configuration", definitions.export), ("GET", "definitions", definitions.export),
     ("GET", "definitions/{vhost}", definitions.export),

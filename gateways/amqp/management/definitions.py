@@ -17,17 +17,24 @@ from gatehouse.gateways.amqp.management.asking import (
     Asking,
     Host,
     ManagementError,
+    Row,
     bad_request,
     flag,
     shown_table,
     table_of,
     text_of,
 )
-from gatehouse.gateways.amqp.management.changing import bind, declare_exchange, declare_queue
-from gatehouse.gateways.amqp.management.policies import put as put_policy
-from gatehouse.gateways.amqp.management.policies import rows_of as policies_of
-from gatehouse.gateways.amqp.management.seeing import queues_of
-from gatehouse.gateways.amqp.management.shown import Row, arguments_of
+from gatehouse.gateways.amqp.management.changing import (
+    bind,
+    declare_exchange,
+    declare_queue,
+    policy_rows,
+    put_policy,
+)
+from gatehouse.gateways.amqp.management.seeing import (
+    arguments_of,
+    queues_of,
+)
 from gatehouse.gateways.amqp.tables import typed
 from gatehouse.gateways.amqp.vhost import RESERVED
 from gatehouse.gateways.contract import HttpAnswer
@@ -62,11 +69,11 @@ async def export(asking: Asking, vhost: str | None = None) -> HttpAnswer:
     document |= {"policies": [], "queues": [], "exchanges": [], "bindings": []}
     for host in hosts:
         of = {} if vhost is not None else {"vhost": host.vhost.name}
-        document["policies"] += [_without_vhost(row, vhost) for row in policies_of(host)]
+        document["policies"] += [_without_vhost(row, vhost) for row in policy_rows(host)]
         document["parameters"] += [
             {"component": OPERATORS, **of, "name": row["name"],
              "value": {name: value for name, value in row.items() if name not in ("name", "vhost")}}
-            for row in policies_of(host, of_operators=True)]
+            for row in policy_rows(host, of_operators=True)]
         queues = [queue for queue in queues_of(host) if queue.owner is None]
         document["queues"] += [{"name": queue.name, **of, "durable": queue.durable, "auto_delete": queue.auto_delete,
                                 "arguments": shown_table(queue.arguments)} for queue in queues]

@@ -11,6 +11,7 @@ from gatehouse.gateways.amqp.broker import DOOR_NAME
 from gatehouse.gateways.amqp.management.asking import (
     Asking,
     Host,
+    Row,
     bad_request,
     needed,
     nothing_there,
@@ -19,8 +20,11 @@ from gatehouse.gateways.amqp.management.asking import (
     text_of,
 )
 from gatehouse.gateways.amqp.management.changing import check_short
-from gatehouse.gateways.amqp.management.seeing import exchange_of, queue_of
-from gatehouse.gateways.amqp.management.shown import DEFAULT_NAME, Row
+from gatehouse.gateways.amqp.management.seeing import (
+    DEFAULT_NAME,
+    exchange_of,
+    queue_of,
+)
 from gatehouse.gateways.amqp.publishing import AmqpSender
 from gatehouse.gateways.amqp.rights import READ
 from gatehouse.gateways.contract import HttpAnswer

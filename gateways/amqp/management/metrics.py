@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.gateways.amqp.broker import DOOR_NAME
 from gatehouse.gateways.amqp.login import RABBITMQ_VERSION, hub_version
-from gatehouse.gateways.amqp.management.asking import Asking, nothing_there
-from gatehouse.gateways.amqp.management.seeing import described_connections, queues_of
-from gatehouse.gateways.amqp.management.shown import Row, node_name, show_queue
+from gatehouse.gateways.amqp.management.asking import Asking, Row, nothing_there
+from gatehouse.gateways.amqp.management.seeing import (
+    described_connections,
+    node_name,
+    queues_of,
+    show_queue,
+)
 from gatehouse.gateways.contract import HttpAnswer
 
 if TYPE_CHECKING:

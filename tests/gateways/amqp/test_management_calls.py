@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from gatehouse.gateways.amqp.management import health, messages
+from gatehouse.gateways.amqp.management import hub as hub_calls
+from gatehouse.gateways.amqp.management import messages
 from gatehouse.gateways.amqp.management.asking import Asking, ManagementError
 from gatehouse.gateways.contract import HttpAnswer
 from tests.gateways.amqp.fakes import Client
@@ -70,7 +71,7 @@ def test_what_is_taken_for_a_caller_that_goes_is_ready_again(hub: KernelHub, flu
 
 def test_a_probe_whose_caller_goes_leaves_nothing_taken(hub: KernelHub) -> None:
     client = hub.client()
-    call = health.aliveness(Asking(hub.services, cast(Any, Ask(client))), "/")
+    call = hub_calls.aliveness(Asking(hub.services, cast(Any, Ask(client))), "/")
     for _ in range(3):                                     # declared, sent, and then taken
         call.send(None)
         hub.kernel.flush()
