@@ -127,7 +127,6 @@ class Admission:
         self.anonymous = Principal(ANONYMOUS, anonymous=True)
         self.accounts = accounts or Accounts()
         self.trace = Trace()
-        self._flows = self.trace.flows
         self._kernel = kernel
         self._now_ms = now_ms
         self._wall_ms = wall_ms = wall_ms or now_ms
@@ -439,16 +438,12 @@ class Admission:
         """What weighs and charges what one guard hands out."""
         return HandingOut(self.limits, self._now_ms, door)
 
-    def count_in(self, door: str, messages: int, size_bytes: int) -> None:
-        """Count a burst that was taken, for the metrics."""
-        flow = self._flows.get(door) or self.trace.flow(door)
-        flow.messages_in += messages
-        flow.bytes_in += size_bytes
-
     def charge(self, door: str, principal: Principal, messages: int, size_bytes: int) -> int:
         """Count and charge a burst that was taken without a guard; returns for how many ms its sender is to be slowed
         down (0: not at all)."""
-        self.count_in(door, messages, size_bytes)
+        flow = self.trace.flow(door)
+        flow.messages_in += messages
+        flow.bytes_in += size_bytes
         if not self.limits.limits_in:
             return 0
         now_ms = self._now_ms()

@@ -129,6 +129,7 @@ class Guard:
         self._switchboard = switchboard
         self._port = switchboard.port
         self._door = door
+        self._flow: Final = admission.trace.flow(door)
         self._client_id = self._limited_client_id = client_id
         self._peer = peer
         self.tells: Final = self._port.records_journeys
@@ -610,7 +611,7 @@ class Guard:
         finally:
             if self.tells:
                 self._port.speaks(NOBODY)
-        self._admission.count_in(self._door, count, len(batch))
+        self._count_in(count, len(batch))
         if charges is None:
             return 0
         wait_ms = self.charging.charge(charges)
@@ -818,7 +819,7 @@ class Guard:
         finally:
             if self.tells:                               # decision 321
                 self._port.speaks(NOBODY)
-        self._admission.count_in(self._door, len(messages), size_bytes)
+        self._count_in(len(messages), size_bytes)
         if charges is None:
             return 0
         wait_ms = self.charging.charge(charges, messages if refuses else ())
@@ -838,7 +839,7 @@ class Guard:
                ) -> int:
         """So much is taken, at what `weigh` said: of these `messages` where each may be refused. Returns for how many
         ms the sender is to be slowed down."""
-        self._admission.count_in(self._door, count, size_bytes)
+        self._count_in(count, size_bytes)
         return self.charging.charge(charges, messages) if charges is not None else 0
 
     def require_receipt(self, address: str) -> None:
@@ -883,9 +884,14 @@ class Guard:
             self.charging.set_aside(messages)
         return True
 
+    def _count_in(self, messages: int, size_bytes: int) -> None:
+        """So much was taken, for the metrics."""
+        self._flow.messages_in += messages
+        self._flow.bytes_in += size_bytes
+
     def charge_gathered(self, count: int, size_bytes: int) -> None:
         """So much was gathered of this principal's sessions, and is taken."""
-        self._admission.count_in(self._door, count, size_bytes)
+        self._count_in(count, size_bytes)
 
     def settle(self) -> None:
         """Append what sessions of this door have gathered: what is told next comes after it."""

@@ -10,8 +10,8 @@ EVENTS_MAX: Final = 1024     # (door, event) pairs counted by name; names are ou
 class Flow:
     """What went through one door since the start: messages, and the bytes that they took on its wire, about.
 
-    A door adds to `messages_out` and `bytes_out` whenever it has written a burst; what comes in is counted by
-    `Admission.charge`.
+    A door adds to `messages_out` and `bytes_out` whenever it has written a burst; what comes in is counted by guards,
+    and by `Admission.charge`.
     """
 
     __slots__ = ("messages_in", "bytes_in", "messages_out", "bytes_out")
