@@ -14,7 +14,7 @@ from gatehouse.gateways.contract import CONTRACT, GatewaySpec, Services, WebSock
 
 def open_door(services: Services) -> None:
     """Queues that outlived the hub give up messages and are bound to other doors' whether anybody connects or not."""
-    broker = services.shared[DOOR_NAME] = Broker(services, KernelQueues(services.kernel))
+    broker = services.shared[DOOR_NAME] = Broker(services, KernelQueues(services.kernel, services.wall_ms))
     services.holders["amqp_contents"] = lambda: broker.begun_bytes
 
 

@@ -9,9 +9,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gatehouse.gateways.addresses import QUEUE_LEVEL
 from gatehouse.gateways.amqp import codec, mapping, records
-from gatehouse.gateways.amqp.addresses import TOPIC_EXCHANGE, amqp_by_exchange, amqp_whole
 from gatehouse.gateways.amqp.dead_letters import OVERFLOW, dead_letter, encode_target
 from gatehouse.gateways.amqp.direct_reply import DirectReplies
 from gatehouse.gateways.amqp.errors import SyntaxFault, precondition
@@ -107,7 +105,6 @@ class Broker:
 
         self._kernel = services.kernel
         self._wall_ms = services.wall_ms
-        self._unaltered: Final = not services.kernel.follows_all
         self._stored: dict[str, set[str]] = {}             # names of the definitions that are durable, by virtual host
         self._hearing: dict[str, Hearing] = {}             # what other doors publish, by virtual host
         self._names = 0
@@ -334,11 +331,11 @@ class Broker:
         is_own = mapping.is_letter(leased[7])
         blind = mapping.blind_keys(leased[7])
         try:
-            letter = dead_letter(vhost, name, target, self.side_of(queue, leased), reason, now_ms, is_own=is_own,
+            letter = dead_letter(vhost, name, target, self.queues.side_of(queue, leased), reason, now_ms, is_own=is_own,
                                  blind=blind)
         except SyntaxFault:                    # somebody else has written it, and its headers cannot be read
-            letter = dead_letter(vhost, name, target, self._foreign_side(queue, leased), reason, now_ms, is_own=False,
-                                 blind=[])
+            letter = dead_letter(vhost, name, target, self.queues.foreign_side(queue, leased), reason, now_ms,
+                                 is_own=False, blind=[])
         attributes = leased[8] & ~(DOOR_MASK | RETAIN) | codec.DOOR        # no address retains a dead letter
         placement = self.queues.place_in_topic(tenant, letter) if letter.exchange else None
         headers = mapping.headers_of_letter(letter.names, letter.raw, now_ms, public=placement is not None)
@@ -362,21 +359,6 @@ class Broker:
             for letter in self._bury(vhost.name, name, target, refused, OVERFLOW):
                 with suppress(KernelError):
                     self._kernel.append([letter], None)
-
-    def side_of(self, queue: AmqpQueue, leased: Leased) -> bytes:
-        """Exchange, routing key and properties of a message in a queue, as bytes."""
-        own = mapping.own_side(leased[7], unaltered=self._unaltered) if leased[8] & DOOR_MASK == codec.DOOR else b""
-        return own or self._foreign_side(queue, leased)
-
-    def _foreign_side(self, queue: AmqpQueue, leased: Leased) -> bytes:
-        """The AMQP side of a message of another door.
-
-        It is seen on `amq.topic` where the queue is bound to that, else on the exchange that the first level names.
-        """
-        address = self.queues.address_of(queue, leased)
-        is_on_topic = queue.vhost.hears(queue, TOPIC_EXCHANGE) and not address.startswith(QUEUE_LEVEL)
-        name = None if is_on_topic else amqp_by_exchange(address)
-        return mapping.foreign_side(name or amqp_whole(address), leased[7], leased[8], leased[4], self._wall_ms())
 
     # ---- consumers
 

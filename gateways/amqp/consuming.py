@@ -101,7 +101,7 @@ class ConsumerSource(Origin):
 
     def side_of(self, leased: Leased) -> bytes:
         """Exchange, routing key and properties that the client sees, as bytes."""
-        side = self.channel.connection.broker.side_of(self.queue, leased)
+        side = self.channel.connection.broker.queues.side_of(self.queue, leased)
         if leased[2] < 2 or self.queue.settings.delivery_limit is None:
             return side
         return mapping.with_header(side, DELIVERY_COUNT, Field("l", leased[2] - 1))

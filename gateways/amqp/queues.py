@@ -11,12 +11,18 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.addresses import QUEUE_LEVEL
-from gatehouse.gateways.amqp.addresses import address_of_amqp, filter_of_binding
+from gatehouse.gateways.amqp import codec, mapping
+from gatehouse.gateways.amqp.addresses import (
+    TOPIC_EXCHANGE,
+    address_of_amqp,
+    amqp_by_exchange,
+    amqp_whole,
+    filter_of_binding,
+)
 from gatehouse.gateways.amqp.arguments import UNLIMITED
 from gatehouse.gateways.amqp.dead_letters import DeadLetter, encode_target
 from gatehouse.gateways.amqp.errors import ChannelFault, refused
 from gatehouse.gateways.amqp.exchanges import Binding
-from gatehouse.gateways.amqp.mapping import read_names
 from gatehouse.gateways.amqp.streams import StreamConsumer, Streams, not_of_streams
 from gatehouse.gateways.amqp.tables import INTEGERS, Table, decode_table, encode_table
 from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
@@ -27,7 +33,7 @@ from gatehouse.kernel.errors import InvalidFilter, KernelError, Stopping, Unknow
 from gatehouse.kernel.groups.cursor import MAX_ATTEMPT
 from gatehouse.kernel.groups.group_settings import NOTHING, Queue, QueueSettings
 from gatehouse.kernel.groups.sharing import SHARE
-from gatehouse.kernel.message import NOBODY, Handle, Leased, Message, Origin, Owner, Placement, Stored
+from gatehouse.kernel.message import DOOR_MASK, NOBODY, Handle, Leased, Message, Origin, Owner, Placement, Stored
 from gatehouse.kernel.records.record import named_headers
 
 if TYPE_CHECKING:
@@ -51,8 +57,10 @@ class KernelQueues:
     Handles of a queue that was dropped meanwhile are nobody's: settling them does nothing.
     """
 
-    def __init__(self, kernel: HubPort) -> None:
+    def __init__(self, kernel: HubPort, wall_ms: Callable[[], int]) -> None:
         self._kernel = kernel
+        self._wall_ms = wall_ms
+        self._unaltered: Final = not kernel.follows_all
         self.streams = Streams(kernel)
         self._heard: dict[tuple[str, Binding], tuple[Queue, str]] = {}    # what a virtual host's binding hears
         self._filters: dict[tuple[int, str], int] = {}     # (partition id, filter): how many bindings mean it
@@ -219,6 +227,21 @@ class KernelQueues:
             return said.decode(errors="replace")
         return f"{QUEUE_LEVEL}/{escape(queue.name, LEVEL_ESCAPES)}"          # put into the queue itself
 
+    def side_of(self, queue: AmqpQueue, leased: Leased) -> bytes:
+        """Exchange, routing key and properties of a message in a queue, as bytes."""
+        own = mapping.own_side(leased[7], unaltered=self._unaltered) if leased[8] & DOOR_MASK == codec.DOOR else b""
+        return own or self.foreign_side(queue, leased)
+
+    def foreign_side(self, queue: AmqpQueue, leased: Leased) -> bytes:
+        """The AMQP side of a message of another door.
+
+        It is seen on `amq.topic` where the queue is bound to that, else on the exchange that the first level names.
+        """
+        address = self.address_of(queue, leased)
+        is_on_topic = queue.vhost.hears(queue, TOPIC_EXCHANGE) and not address.startswith(QUEUE_LEVEL)
+        name = None if is_on_topic else amqp_by_exchange(address)
+        return mapping.foreign_side(name or amqp_whole(address), leased[7], leased[8], leased[4], self._wall_ms())
+
     # ---- consuming
 
     # decision 61: a consumer is a member of the queue's own group
@@ -345,7 +368,7 @@ class KernelQueues:
     def place_in_topic(self, tenant: str, letter: DeadLetter) -> Placement | None:
         """Where a dead letter goes whose exchange has a topic: there, and by reference into its queues. None where that
         topic does not exist."""
-        exchange, key = read_names(letter.names)
+        exchange, key = mapping.read_names(letter.names)
         try:
             address = address_of_amqp(exchange, key)
         except KernelError:

@@ -113,7 +113,7 @@ class AmqpSession:
         self._beating = self._timers.add(self._beat)       # when the next heartbeat leaves
         self._handing_out = self._timers.add(lambda _: self.channels.wake())       # limits let something out again
         self._blocking = self._timers.add(self._tell_blocked)          # when a client is told that it is not read
-        self._slowing: Slowing | None = None               # once it is known who publishes
+        self._slowing: Slowing | None = None               # once something was limited
         self._heard_ms = services.now_ms()
         self._congested = False                            # publishes are not read
         self._blocked = False                              # and the client knows
@@ -133,15 +133,17 @@ class AmqpSession:
         data = self._received.take(data)
         if not data:
             return
-        slowing = self._slowing
-        if slowing is not None and self._state is OPEN and not self._pacer.is_held \
-                and slowing.is_needed(data):
-            rest, needed = slowing.feed(data)
-            self._received.keep(rest, 0, needed)
-            if slowing.is_held and not self._congested:
-                self._congested = self._is_held = True
-                self._blocking.at(self._heard_ms + self._config.blocked_after_ms)
-            return
+        if self._state is OPEN and not self._pacer.is_held:
+            slowing = self._slowing
+            if slowing is None and self.guard.limited:
+                slowing = self._slows()
+            if slowing is not None and slowing.is_needed(data):
+                rest, needed = slowing.feed(data)
+                self._received.keep(rest, 0, needed)
+                if slowing.is_held and not self._congested:
+                    self._congested = self._is_held = True
+                    self._blocking.at(self._heard_ms + self._config.blocked_after_ms)
+                return
         try:
             self._take_frames(data)
             self.channels.finish_turn()
@@ -324,13 +326,17 @@ class AmqpSession:
                                          peer=self._link.peer)
         self.sender = AmqpSender(self.broker, self.services, self.vhost, self.rights, self.guard,
                                  self.note_not_honoured)
+        if self._slowing is not None:
+            self._slowing.publishes_as(self.guard)
+
+    def _slows(self) -> Slowing:
+        """What is published here may have to wait for a limit, from now on."""
         if self._slowing is None:
             sort = partial(sort_frame, frame_max=self._frame_max, has_tx=self.channels.has_tx)
             self._slowing = Slowing(self._link, self.guard, self._timers, self._pacer, self._now_ms, sort,
                                     self._take_sorted,
                                     lambda: any(channel.publishing.confirms for channel in self.channels))
-        else:
-            self._slowing.publishes_as(self.guard)
+        return self._slowing
 
     def _update_secret(self, secret: bytes) -> None:
         """What comes behind it is taken once it is answered. Who needed no secret needs none now."""
@@ -406,8 +412,8 @@ class AmqpSession:
 
     def slow_down(self, wait_ms: int) -> None:
         """Something was taken: further publishes wait for `wait_ms`; say so where they wait for the disk."""
-        if wait_ms and self._slowing is not None:
-            self._slowing.wait(wait_ms)
+        if wait_ms:
+            self._slows().wait(wait_ms)
         if self._kernel.congested and not self._congested:
             self._congested = True
             self._kernel.on_relief(self._on_relief)
@@ -602,8 +608,9 @@ class AmqpSession:
 
     def _release(self) -> None:
         """End all channels and drop the connection's exclusive queues. Idempotent."""
-        if self._slowing is not None:
+        if self._state is OPEN:
             self.guard.settle()
+        if self._slowing is not None:
             self._slowing.on_closed()
         self.identity.leave()
         self.channels.end()

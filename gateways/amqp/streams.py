@@ -224,7 +224,7 @@ class StreamConsumer(Consumer):
         self.settle("reject", handles)
 
     def side_of(self, leased: Leased) -> bytes:
-        side = self.channel.connection.broker.side_of(self.queue, leased)
+        side = self.channel.connection.broker.queues.side_of(self.queue, leased)
         return mapping.with_header(side, OFFSET, Field("l", leased[1]))
 
     # ---- begun and ended by the queues
@@ -307,7 +307,7 @@ class StreamConsumer(Consumer):
     def _is_wanted(self, leased: Leased) -> bool:
         if self._wanted is None:
             return True
-        side = self.channel.connection.broker.side_of(self.queue, leased)
+        side = self.channel.connection.broker.queues.side_of(self.queue, leased)
         try:
             return self._wanted.takes(properties.traits(side[codec.names_end(side):]).headers)
         except SyntaxFault:                    # headers that cannot be read say nothing

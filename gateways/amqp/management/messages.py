@@ -201,7 +201,7 @@ def _count(given: Any) -> int:
 
 
 def _show(asking: Asking, queue: AmqpQueue, leased: Leased, left: int, document: dict[str, Any]) -> Row:
-    side, body = asking.broker.side_of(queue, leased), leased[6] or b""
+    side, body = asking.broker.queues.side_of(queue, leased), leased[6] or b""
     exchange, key = mapping.read_names(side)
     read = properties.read(side[codec.names_end(side):])
     shown = {name: shown_table(value) if name == "headers" else value for name, value in read.items()}
