@@ -69,7 +69,6 @@ HOT_MODULES: Final = (
     "gatehouse.gateways.mqtt.incoming",
     "gatehouse.gateways.mqtt.outbox",
     "gatehouse.gateways.mqtt.session",
-    "gatehouse.gateways.mqtt.sorting",
     "gatehouse.gateways.slowing",
     "gatehouse.gateways.switchboard",
     "gatehouse.kernel.write.batches",

@@ -52,6 +52,7 @@ from gatehouse.gateways.admission.trace import Trace
 from gatehouse.gateways.circuits import ISSUER_CIRCUIT
 from gatehouse.gateways.target_circuits import TargetCircuits
 from gatehouse.kernel.addresses.routes import Routes
+from gatehouse.kernel.groups.sharing import parse_share
 from gatehouse.kernel.message import Allowed, Judge
 from gatehouse.kernel.shedding import Rung
 
@@ -317,6 +318,13 @@ class Admission:
             return self._decide(principal, operation, group)
         rights = self._standing(principal).rights
         return rights is None or rights.of_group(operation, group).allowed
+
+    def may_share(self, principal: Principal, name: str) -> bool:
+        """Whether a principal may take part in a shared filter, by its name `$share/GROUP/FILTER`: consume with the
+        group, and all that the filter matches. Raises InvalidFilter."""
+        group, filter_text = parse_share(name)
+        return (self.may_group(principal, Operation.CONSUME, group)
+                and self.may(principal, Operation.CONSUME, filter_text))
 
     def require_group(self, principal: Principal, operation: Operation, group: str) -> None:
         """`may_group`, or Denied."""

@@ -38,6 +38,10 @@ class GuardedGroups:
 
     # ---- groups
 
+    def may_share(self, name: str) -> bool:
+        """Whether the principal may take part in a shared filter, see `Admission.may_share`. Raises InvalidFilter."""
+        return self._admission.may_share(self._guard.principal, name)
+
     def all_after(self, name: str) -> list[tuple[str, GroupSettings]]:
         """The groups behind this name that the principal may consume with, sorted by name."""
         return [(group, settings) for group, settings in self._calls.all(self._guard.tenant)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
-from gatehouse.kernel.groups.sharing import SHARE, parse_share
+from gatehouse.kernel.groups.sharing import SHARE
 from gatehouse.kernel.sessions.session_values import NO_LISTENER, Outgoing
 
 if TYPE_CHECKING:
@@ -86,8 +86,7 @@ class GuardedSession:
         """Whether the client may have this filter now, or a part of it: other filters that begin with `$` are the
         door's own, and its to judge. Raises InvalidFilter."""
         if filter_text.startswith(SHARE):
-            group, wanted = parse_share(filter_text)
-            return self._guard.may_group(Operation.CONSUME, group) and self._guard.may(Operation.CONSUME, wanted)
+            return self._guard.groups.may_share(filter_text)
         return filter_text.startswith("$") or self._guard.may_consume_some(filter_text)
 
     def subscribe(self, subscribed: Subscribed) -> bool:

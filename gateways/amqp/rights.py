@@ -26,7 +26,7 @@ from gatehouse.gateways.amqp.vhost import RESERVED
 from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, escape
 from gatehouse.kernel.addresses.filters import MANY, parse_filter
 from gatehouse.kernel.errors import InvalidAddress, InvalidFilter, KernelError
-from gatehouse.kernel.groups.sharing import SHARE, parse_share
+from gatehouse.kernel.groups.sharing import SHARE
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
@@ -77,7 +77,7 @@ class AmqpRights:
 
     def may_take(self, queue: AmqpQueue) -> bool:
         if queue.name.startswith(SHARE):
-            return self._may_share(queue.name)
+            return self._admission.may_share(self.principal, queue.name)
         if queue.stream is not None:           # what is in it is its topic's
             return self._admission.may_topic(self.principal, Operation.CONSUME, queue.stream.topic) and (
                 queue.name not in self._vhost.queues or self._may_queue(queue.name, Operation.CONSUME))
@@ -87,16 +87,11 @@ class AmqpRights:
         """Require the right to a leased group, by its name `$share/GROUP/FILTER`, before the group is made. A name that
         is not valid is let through: it is refused later, as invalid."""
         try:
-            allowed = self._may_share(name)
+            allowed = self._admission.may_share(self.principal, name)
         except InvalidFilter:
             return
         if not allowed:
             raise self._refused(READ, f"queue '{name}'")
-
-    def _may_share(self, name: str) -> bool:
-        group, filter_text = parse_share(name)
-        return (self._admission.may_group(self.principal, Operation.CONSUME, group)
-                and self._admission.may(self.principal, Operation.CONSUME, filter_text))
 
     def require_change(self, queue: AmqpQueue, operation: Operation, access: str) -> None:
         """Require a right to a queue, as `require_queue` does, unless the queue is the connection's own."""

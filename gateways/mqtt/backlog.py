@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.gateways.mqtt import mapping
 from gatehouse.gateways.mqtt.codec import size_of
-from gatehouse.gateways.mqtt.publish_properties import is_timed
+from gatehouse.gateways.mqtt.properties import is_timed
 from gatehouse.kernel.errors import OffsetOutOfRange, StorageFailed, UnknownPartition
 
 if TYPE_CHECKING:
@@ -231,7 +231,7 @@ class Backlog:
         clients = self._outbox.clients
         now_ms = clients.wall_ms()
         living = [message for message in islice(messages, start, None)
-                  if not is_timed(message[2]) or clients.properties_of(message, now_ms) is not None]
+                  if not clients.has_expired(message, now_ms)]
         count = len(messages) - start - len(living)
         if count:
             size = size_of(messages, start, len(messages)) - size_of(living, 0, len(living))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 from gatehouse.gateways.mqtt.backlog import CatchingUp
 from gatehouse.gateways.mqtt.codec import DOOR, encode_qos0
 from gatehouse.gateways.mqtt.mapping import topic_field
-from gatehouse.gateways.mqtt.publish_properties import is_timed, shown_properties
+from gatehouse.gateways.mqtt.properties import is_timed, shown_properties
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.message import DOOR_MASK
 
@@ -35,7 +35,9 @@ class Clients:
 
     def __init__(self, services: Services) -> None:
         self._by_id: dict[tuple[str, str], MqttSession] = {}
-        self._topics: dict[str, bytes] = {}
+        self.topics: dict[str, bytes] = {}
+        """What `topic_field` gave before, by address."""
+
         self._encoded: dict[int, tuple[list[Message], bytes]] = {}
         self._encoded_bytes = 0
         self._properties: dict[tuple[bytes, int], bytes] = {}
@@ -78,11 +80,11 @@ class Clients:
 
     def topic_field(self, address: HeardAddress) -> bytes:
         """`mapping.topic_field`, remembered."""
-        topic = self._topics.get(address.address)
+        topic = self.topics.get(address.address)
         if topic is None:
-            if len(self._topics) >= TOPICS_MAX:
-                self._topics.clear()
-            topic = self._topics[address.address] = topic_field(address.address)
+            if len(self.topics) >= TOPICS_MAX:
+                self.topics.clear()
+            topic = self.topics[address.address] = topic_field(address.address)
         return topic
 
     def properties_of(self, message: Message, now_ms: int, was_sent: bool = False, address: str = "") -> bytes | None:
@@ -100,6 +102,10 @@ class Clients:
             if shown is not None and len(headers) <= PROPERTY_BYTES_MAX:
                 self._properties[key] = shown
         return shown
+
+    def has_expired(self, message: Message, now_ms: int) -> bool:
+        """Whether a message that waited is worth nothing any more; for 3.1.1, which does not write its properties."""
+        return is_timed(message[2]) and self.properties_of(message, now_ms) is None
 
     def encode_shared(self, topic: bytes, messages: list[Message], *, dressed: bool = False) -> bytes:
         """A whole run with QoS 0, encoded once for all who get it in this flush; `dressed`: for MQTT 5, where `topic`

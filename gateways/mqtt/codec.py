@@ -21,6 +21,7 @@ from typing import Final
 
 from gatehouse.gateways.mqtt import reasons
 from gatehouse.gateways.mqtt.errors import MalformedPacket, PacketTooLarge, ProtocolError
+from gatehouse.gateways.slowing import COUNTS, GOES, LAST
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT
 from gatehouse.kernel.records.record import NO_HEADERS
@@ -46,9 +47,14 @@ REPEATED: Final = 4                    # one with QoS 1 and DUP, or with QoS 2 w
 Meaning = tuple[bytes, int]
 """What the properties of a PUBLISH mean: (headers as they are stored, timestamp in ms or 0)."""
 
+PUBLISH: Final = 3
+DISCONNECT: Final = 14
+
+
 def fixed_header(first: int, remaining: int) -> bytes:
     """First byte and remaining length (2.2)."""
     return bytes((first,)) + encode_variable(remaining)
+
 
 def encode_variable(value: int) -> bytes:
     """A variable byte integer (1.5.5)."""
@@ -59,9 +65,11 @@ def encode_variable(value: int) -> bytes:
     encoded.append(value)
     return bytes(encoded)
 
+
 HEADERS_KNOWN: Final = 2048            # remaining lengths whose fixed headers stand ready; most messages are smaller
 QOS0_HEADERS: Final[list[bytes]] = [fixed_header(0x30, remaining) for remaining in range(HEADERS_KNOWN)]
 QOS1_HEADERS: Final[list[bytes]] = [fixed_header(0x32, remaining) for remaining in range(HEADERS_KNOWN)]
+
 
 def packet_size(data: bytes, pos: int, packet_bytes_max: int) -> int:
     """Size of the packet that begins at `pos`, fixed header included; 0 while its length is not all there.
@@ -85,6 +93,7 @@ def packet_size(data: bytes, pos: int, packet_bytes_max: int) -> int:
         if shift > 21:
             raise MalformedPacket("a remaining length of more than four bytes (2.2.3)")
     return 0
+
 
 def decode_publishes(data: bytes, pos: int, packet_bytes_max: int, places: dict[bytes, int],
                      messages: list[Message], packet_ids: list[bytes], received: dict[bytes, int] | None = None,
@@ -174,11 +183,13 @@ def decode_publishes(data: bytes, pos: int, packet_bytes_max: int, places: dict[
         messages.append((place, data[at:pos], headers, attributes, timestamp_ms))
     return pos, NEED_MORE, 0
 
+
 def _not_here(bits: int) -> ProtocolError:
     """What the hub has said in CONNACK that it does not take."""
     if bits & 1:
         return ProtocolError("[MQTT5-3.2.2-14] a PUBLISH with RETAIN", reasons.NO_RETAIN)
     return ProtocolError("[MQTT5-3.2.2-11] a PUBLISH with more than the highest QoS", reasons.NO_QOS)
+
 
 def end_of_properties(data: bytes, at: int, end: int) -> int:
     """Where the properties end whose length stands at `at`. Raises MalformedPacket where that is beyond `end`."""
@@ -195,6 +206,7 @@ def end_of_properties(data: bytes, at: int, end: int) -> int:
         shift += 7
     raise MalformedPacket("properties longer than their packet (2.2.2.1)")
 
+
 def body_at(data: bytes, pos: int) -> int:
     """Where the body of the whole packet at `pos` begins: behind its remaining length."""
     at = pos + 2
@@ -202,10 +214,12 @@ def body_at(data: bytes, pos: int) -> int:
         at += 1
     return at
 
+
 def publish_topic(data: bytes, pos: int) -> bytes:
     """The raw topic name of the whole, well-formed PUBLISH at `pos`."""
     at = body_at(data, pos)
     return data[at + 2:at + 2 + (data[at] << 8 | data[at + 1])]
+
 
 def packet_id_of(data: bytes, pos: int) -> bytes:
     """The packet id of that PUBLISH as two bytes; empty with QoS 0. Raises ProtocolError for 0."""
@@ -215,10 +229,12 @@ def packet_id_of(data: bytes, pos: int) -> bytes:
     at += 2 + (data[at] << 8 | data[at + 1])
     return _checked_id(data[at:at + 2])
 
+
 def value_of(packet: bytes, has_properties: bool = False) -> bytes:
     """The payload of a whole, well-formed PUBLISH. `has_properties`: it is MQTT 5's."""
     at = behind_id(packet, 0)
     return packet[end_of_properties(packet, at, len(packet)) if has_properties else at:]
+
 
 def behind_id(data: bytes, pos: int) -> int:
     """Where the properties of the whole, well-formed PUBLISH at `pos` begin, or before MQTT 5 its payload."""
@@ -226,10 +242,12 @@ def behind_id(data: bytes, pos: int) -> int:
     at += 2 + (data[at] << 8 | data[at + 1])
     return at + 2 if data[pos] & 6 else at
 
+
 def _checked_id(packet_id: bytes) -> bytes:
     if packet_id == b"\0\0":
         raise ProtocolError("[MQTT-2.3.1-1] a PUBLISH with packet id 0")
     return packet_id
+
 
 def encode_pubacks(packet_ids: list[bytes]) -> bytes:
     """One PUBACK per id, in order; ids as two bytes each. At least one."""
@@ -237,17 +255,21 @@ def encode_pubacks(packet_ids: list[bytes]) -> bytes:
         return PUBACK_HEAD + packet_ids[0]
     return PUBACK_HEAD + PUBACK_HEAD.join(packet_ids)
 
+
 def encode_pubrecs(packet_ids: list[bytes]) -> bytes:
     """One PUBREC per id, in order. At least one."""
     return PUBREC_HEAD + PUBREC_HEAD.join(packet_ids)
+
 
 def encode_pubrels(packet_ids: list[bytes]) -> bytes:
     """One PUBREL per id, in order. At least one."""
     return PUBREL_HEAD + PUBREL_HEAD.join(packet_ids)
 
+
 def encode_pubcomps(packet_ids: list[bytes]) -> bytes:
     """One PUBCOMP per id, in order. At least one."""
     return PUBCOMP_HEAD + PUBCOMP_HEAD.join(packet_ids)
+
 
 def plain_ids(data: bytes, pos: int, first: int) -> list[bytes]:
     """The ids of the whole packets of four bytes from `pos` on that begin with `first`: PUBREC, PUBREL or PUBCOMP that
@@ -261,6 +283,7 @@ def plain_ids(data: bytes, pos: int, first: int) -> list[bytes]:
         packet_ids.append(_checked_id(packet_id))
         pos += PUBACK_SIZE
     return packet_ids
+
 
 def run_of(messages: list[Message], start: int, mask: int = TRANSIENT, dressed: bool = False) -> int:
     """Where the run ends of messages that are like the one at `start`: their attributes under `mask`, and where they
@@ -281,6 +304,7 @@ def run_of(messages: list[Message], start: int, mask: int = TRANSIENT, dressed: 
         at += 1
     return at
 
+
 def first_too_large(messages: list[Message], start: int, stop: int, fixed: int, packet_bytes_max: int) -> int:
     """The first of `messages[start:stop]` that makes a larger packet; `stop` where there is none. `fixed`: bytes of
     topic name, packet id and properties."""
@@ -292,6 +316,7 @@ def first_too_large(messages: list[Message], start: int, stop: int, fixed: int, 
             return at
     return stop
 
+
 def size_of(messages: list[Message], start: int, stop: int) -> int:
     """Bytes of the values of `messages[start:stop]`."""
     size = 0
@@ -300,6 +325,7 @@ def size_of(messages: list[Message], start: int, stop: int) -> int:
         if value is not None:
             size += len(value)
     return size
+
 
 def fitting(messages: list[Message], start: int, stop: int, room: int, fixed: int) -> tuple[int, int]:
     """How far `messages[start:stop]` fit into `room` bytes, with the message that goes beyond it, and their size as
@@ -312,6 +338,7 @@ def fitting(messages: list[Message], start: int, stop: int, room: int, fixed: in
         size += remaining + (2 if remaining < 128 else 3 if remaining < 16_384 else 4 if remaining < 2_097_152 else 5)
         at += 1
     return at, size
+
 
 def encode_qos0(topic: bytes, messages: list[Message], start: int, stop: int, first: int = 0x30) -> bytes:
     """`messages[start:stop]` as PUBLISH packets of QoS 0. `topic`: its size in two bytes and its name, and in MQTT 5
@@ -334,12 +361,14 @@ def encode_qos0(topic: bytes, messages: list[Message], start: int, stop: int, fi
         parts.append(value)
     return b"".join(parts)
 
+
 def encode_qos1(topic: bytes, messages: list[Message], start: int, stop: int, packet_id: int, tail: bytes = b"",
                 first: int = 0x32) -> bytes:
     """`messages[start:stop]` as PUBLISH packets of QoS 1, with packet ids from `packet_id` on, 1 following 65535.
     `topic`: its size in two bytes and its name. `tail`: MQTT 5's properties, the same for all. `first`: 0x34 for QoS 2,
     and with the bit of RETAIN."""
     return b"".join(parts_qos1(topic, messages, start, stop, packet_id, tail, first))
+
 
 def parts_qos1(topic: bytes, messages: list[Message], start: int, stop: int, packet_id: int, tail: bytes = b"",
                first: int = 0x32) -> list[bytes]:
@@ -369,7 +398,22 @@ def parts_qos1(topic: bytes, messages: list[Message], start: int, stop: int, pac
             packet_id = 1
     return parts
 
+
 def encode_publish(first: int, topic: bytes, packet_id: bytes, tail: bytes, value: bytes) -> bytes:
     """One PUBLISH. `packet_id`: two bytes, or none with QoS 0."""
     return b"".join((fixed_header(first, len(topic) + len(packet_id) + len(tail) + len(value)), topic, packet_id, tail,
                      value))
+
+
+def sort_packet(data: bytes, pos: int, *, packet_bytes_max: int) -> tuple[int, int, int]:
+    """What a packet is while its client is slowed down for a limit, see `gateways.slowing`: (size, kind, stream) of the
+    packet at a place. Messages of another QoS are another kind: what is answered
+    together can be refused together."""
+    try:
+        size = packet_size(data, pos, packet_bytes_max)
+    except ProtocolError:
+        return len(data) - pos, LAST, 0
+    sort = data[pos] >> 4
+    if sort == PUBLISH:
+        return size, COUNTS + (data[pos] >> 1 & 3), 0
+    return size, LAST if sort == DISCONNECT else GOES, 0

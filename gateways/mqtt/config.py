@@ -6,7 +6,7 @@ from typing import Final
 
 from gatehouse.gateways.connections.capacity import PER_ADDRESS
 from gatehouse.gateways.connections.settings import ConnectionSettings
-from gatehouse.gateways.mqtt.authenticating import METHODS
+from gatehouse.gateways.mqtt.connecting import METHODS
 from gatehouse.gateways.mqtt.outbox import INFLIGHT_LIMIT
 
 LINGER_MS: Final = 5000

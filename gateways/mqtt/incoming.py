@@ -21,8 +21,7 @@ from gatehouse.gateways.mqtt.codec import (
     publish_topic,
 )
 from gatehouse.gateways.mqtt.errors import InvalidDelivery, InvalidPayload, InvalidPublish, ProtocolError, ReservedTopic
-from gatehouse.gateways.mqtt.properties import NONE, Packet, Properties, decode_properties
-from gatehouse.gateways.mqtt.publish_properties import stored_headers
+from gatehouse.gateways.mqtt.properties import NONE, Packet, Properties, decode_properties, stored_headers
 from gatehouse.gateways.mqtt.reading import variable
 from gatehouse.gateways.mqtt.recalling import is_recall_key
 from gatehouse.gateways.properties.envelope import Kind

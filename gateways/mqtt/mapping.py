@@ -7,16 +7,19 @@ says it in properties (`publish_properties`).
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
+from gatehouse.gateways.mqtt import properties
 from gatehouse.gateways.mqtt.codec import DOOR
 from gatehouse.gateways.mqtt.errors import ProtocolError
 from gatehouse.gateways.mqtt.packets import Will
-from gatehouse.gateways.mqtt.publish_properties import stored_headers
+from gatehouse.gateways.mqtt.properties import stored_headers
 from gatehouse.gateways.mqtt.reading import decode_text
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Record
 from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.sessions.session_values import Will as KeptWill
 
 QUEUE: Final = "$queue/"       # an address of a queue: where answers to AMQP's clients go
 RESERVED: Final = "$"          # a first level that begins so belongs to the hub
@@ -98,10 +101,24 @@ def will_message(will: Will, place: int, now_ms: int) -> Message:
     return place, will.payload, headers, attributes, timestamp_ms
 
 
+def kept_will(will: Will, tenant: str, client_id: str, user: str, expiry_ms: int) -> KeptWill:
+    """What the kernel keeps of a will. It is due after its delay, or with the end of its session [MQTT5-3.1.3-9], which
+    is that of the connection where `expiry_ms` is 0."""
+    given = will.properties
+    if properties.EXPIRY in given.values:                      # it counts from when the will is published
+        timeless = replace(given, values={name: value for name, value in given.values.items()
+                                          if name != properties.EXPIRY})
+        will = will._replace(properties=timeless)
+    _, value, headers, attributes, timestamp_ms = will_message(will, 0, 0)
+    delay_ms = given.number(properties.WILL_DELAY) * 1000
+    return KeptWill(tenant, client_id, user, decode_topic(will.topic), value or b"", headers, attributes,
+                    delay_ms if expiry_ms else 0,
+                    given.number(properties.EXPIRY) * 1000, timestamp_ms)
+
+
 def stored_message(record: Record) -> Message:
     """A record read back from the log, as if it had just been delivered."""
     return 0, record[3], encode_headers(record[4]), record[5], record[1]
-
 
 
 def qos_of(attributes: int, granted: int) -> int:

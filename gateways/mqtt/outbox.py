@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 from gatehouse.gateways.admission.limits.meter import NO_BOUND
 from gatehouse.gateways.mqtt import reasons
 from gatehouse.gateways.mqtt.backlog import Backlog
-from gatehouse.gateways.mqtt.choosing import NO_FILTERS
 from gatehouse.gateways.mqtt.codec import (
     PACKET_ID_BYTES,
     PACKET_IDS,
@@ -45,6 +44,7 @@ from gatehouse.gateways.mqtt.errors import ProtocolError
 from gatehouse.gateways.mqtt.mapping import qos_of, stored_message, topic_field
 from gatehouse.gateways.mqtt.outgoing import NO_TOPIC
 from gatehouse.gateways.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, encode_ack
+from gatehouse.gateways.mqtt.subscriptions import NO_FILTERS
 from gatehouse.gateways.retained_feed import PAGE_VALUES, RetainedFeed
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Retained
 from gatehouse.kernel.sessions.session_values import IDS_MAX, Entrusted
@@ -54,12 +54,12 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.trace import Trace
     from gatehouse.gateways.contract import Link
-    from gatehouse.gateways.mqtt.choosing import Choosing
     from gatehouse.gateways.mqtt.clients import Clients
     from gatehouse.gateways.mqtt.config import MqttConfig
     from gatehouse.gateways.mqtt.durable import DurableSession
     from gatehouse.gateways.mqtt.outgoing import Outgoing, OwnMessages
     from gatehouse.gateways.mqtt.shares import Shares
+    from gatehouse.gateways.mqtt.subscriptions import Choosing
     from gatehouse.gateways.mqtt.transacting import Transacting
     from gatehouse.gateways.switchboard import Delivery, HeardAddress
     from gatehouse.kernel.api import Message
@@ -613,7 +613,7 @@ class Outbox:
             return start
         if self.outgoing is not None:
             return self._send_dressed(address, messages, start, stop, qos, self.outgoing, is_own)
-        topic = self.clients.topic_field(address)
+        topic = self.clients.topics.get(address.address) or self.clients.topic_field(address)
         if qos < 2:
             return self._send_run(address, topic, b"", messages, start, stop, qos, False)
         while start < stop and self._room > 0:

@@ -8,8 +8,8 @@ from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.mqtt import properties
-from gatehouse.gateways.mqtt.choosing import NO_FILTERS
 from gatehouse.gateways.mqtt.properties import encode_property, with_length
+from gatehouse.gateways.mqtt.subscriptions import NO_FILTERS
 
 if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.clients import Clients

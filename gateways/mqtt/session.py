@@ -17,7 +17,6 @@ from gatehouse.gateways.admission.errors import TooManyConnections
 from gatehouse.gateways.connections.flow import Pacer, ReceiveBuffer, Silence, Timer, Timers
 from gatehouse.gateways.connections.wrong_port import came_to
 from gatehouse.gateways.mqtt import connecting, mapping, packets, properties, reasons
-from gatehouse.gateways.mqtt.authenticating import Done, EnhancedLogin, read_auth
 from gatehouse.gateways.mqtt.clients import ClientIdRefused, Clients
 from gatehouse.gateways.mqtt.codec import (
     NEED_MORE,
@@ -29,20 +28,19 @@ from gatehouse.gateways.mqtt.codec import (
     decode_publishes,
     packet_id_of,
     packet_size,
+    sort_packet,
 )
+from gatehouse.gateways.mqtt.connecting import Done, EnhancedLogin, read_auth
 from gatehouse.gateways.mqtt.durable import OWN_IDS, DurableSession, Welcome
 from gatehouse.gateways.mqtt.errors import MalformedPacket, ProtocolError
 from gatehouse.gateways.mqtt.inbox import DOOR_NAME, Inbox
 from gatehouse.gateways.mqtt.incoming import Incoming
 from gatehouse.gateways.mqtt.outbox import Outbox, Window
 from gatehouse.gateways.mqtt.outgoing import Outgoing, OwnMessages
-from gatehouse.gateways.mqtt.properties import Packet
-from gatehouse.gateways.mqtt.publish_properties import stored_headers
-from gatehouse.gateways.mqtt.sorting import sort_packet
+from gatehouse.gateways.mqtt.properties import Packet, stored_headers
 from gatehouse.gateways.mqtt.subscriptions import Subscriptions, Wishes
 from gatehouse.gateways.mqtt.system import System
 from gatehouse.gateways.mqtt.transacting import Transacting
-from gatehouse.gateways.mqtt.wills import kept_will
 from gatehouse.gateways.slowing import Slowing
 from gatehouse.kernel.errors import KernelError
 
@@ -660,7 +658,7 @@ class MqttSession:
         if connect.will is None:
             sessions.forget_will(*name)
             return
-        sessions.keep_will(kept_will(connect.will, *name, self.user, self._expiry_ms), welcome.expect(), None)
+        sessions.keep_will(mapping.kept_will(connect.will, *name, self.user, self._expiry_ms), welcome.expect(), None)
         self._keeps_will = True
 
     def _welcome(self, connect: Connect) -> None:

@@ -13,10 +13,9 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.mqtt.codec import PUBACK_SIZE, encode_qos0, encode_qos1, first_too_large
 from gatehouse.gateways.mqtt.mapping import qos_of, topic_field
-from gatehouse.gateways.mqtt.publish_properties import is_timed
+from gatehouse.gateways.mqtt.properties import is_timed
 from gatehouse.kernel.groups.members import HoldLimit
 from gatehouse.kernel.groups.sharing import parse_share
 from gatehouse.kernel.message import Handle, Leased
@@ -42,7 +41,7 @@ class Share:
         """Whether its queue was deleted: no more comes of it."""
 
         self._is_retired = False
-        self._group, self._wanted = parse_share(topic_filter)
+        self._group, _ = parse_share(topic_filter)
         self._judged_under: object = outbox.guard.version      # the rights of which `_may_have` speaks
         self._may_have = True
         self._waiting: list[Leased] = []
@@ -107,8 +106,7 @@ class Share:
         guard = self._outbox.guard
         if self._judged_under is not guard.version:
             self._judged_under = guard.version
-            self._may_have = guard.may_group(Operation.CONSUME, self._group) and guard.may(Operation.CONSUME,
-                                                                                           self._wanted)
+            self._may_have = guard.groups.may_share(self.filter)
         return self._may_have
 
     def _send(self, address: str, messages: list[Leased]) -> None:
@@ -136,15 +134,21 @@ class Share:
 
     def _living(self, messages: list[Leased]) -> list[Leased]:
         """Without those that have expired as they waited, which are settled."""
+        if not any(is_timed(message[7]) for message in messages):
+            return messages
         clients = self._outbox.clients
         now_ms = clients.wall_ms()
-        expired = [message for message in messages
-                   if is_timed(message[7]) and clients.properties_of(_as_message(message), now_ms) is None]
-        if not expired:
-            return messages
-        self._outbox.trace.on_event("mqtt", "expired", len(expired))
-        self.settle([message[:3] for message in expired])
-        return [message for message in messages if message not in expired]
+        living: list[Leased] = []
+        expired: list[Handle] = []
+        for message in messages:
+            if clients.has_expired(_as_message(message), now_ms):
+                expired.append(message[:3])
+            else:
+                living.append(message)
+        if expired:
+            self._outbox.trace.on_event("mqtt", "expired", len(expired))
+            self.settle(expired)
+        return living
 
     def _qos_of(self, message: Leased) -> int:
         return qos_of(message[8], self._qos)

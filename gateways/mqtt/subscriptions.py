@@ -1,26 +1,29 @@
-"""The filters of one client: which it may have, what it has, and what MQTT 5 says of each.
+"""The filters of one client: which it may have, what it has, what MQTT 5 says of each, what they choose of what comes.
 
 Overlapping filters give one copy, with the highest QoS and all their subscription identifiers (3.3.4). What they say
 together of an address is found once for each, and forgotten when a filter comes or goes.
+
+With the first filter that has a selector, or a history, a `Choosing` is made; other clients pay nothing. A message goes
+out with the highest QoS of the filters that take it, or not at all.
 """
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.mqtt import mapping, packets, properties, reasons
-from gatehouse.gateways.mqtt.choosing import NO_FILTERS, Choosing
 from gatehouse.gateways.mqtt.errors import ProtocolError
 from gatehouse.gateways.mqtt.history import Begin, FilterWish, History, begin_of, owed_of
 from gatehouse.gateways.mqtt.properties import encode_property
 from gatehouse.gateways.mqtt.shares import Shares
 from gatehouse.gateways.properties.envelope import SELECTOR_NAMES
+from gatehouse.kernel.addresses.address import levels_of
 from gatehouse.kernel.addresses.audience import Audience
-from gatehouse.kernel.addresses.filters import parse_filter
+from gatehouse.kernel.addresses.filters import matches, parse_filter
 from gatehouse.kernel.errors import KernelError
-from gatehouse.kernel.groups.sharing import SHARE, parse_share
+from gatehouse.kernel.groups.sharing import SHARE
+from gatehouse.kernel.message import TRANSIENT
 from gatehouse.kernel.selectors.selector import Selector, parse_selector
 from gatehouse.kernel.sessions.session_values import Subscribed
 
@@ -32,11 +35,18 @@ if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.properties import Properties
     from gatehouse.gateways.mqtt.system import System
     from gatehouse.gateways.mqtt.transacting import Transacting
-    from gatehouse.kernel.api import HubPort
+    from gatehouse.gateways.switchboard import HeardAddress
+    from gatehouse.kernel.api import HubPort, Message
+    from gatehouse.kernel.message import Record
 
 RETAIN_HANDLING_SHIFT: Final = 4
 SHOWN_CHARACTERS: Final = 100          # of a filter, to its client
 HEARD_MAX: Final = 4096                # addresses of which it is remembered what the filters say
+KNOWN_MAX: Final = 4096                # addresses of which it is remembered which filters match
+NO_FILTERS: Final[frozenset[str]] = frozenset()
+
+Portion = tuple[int, int, int]
+"""Messages from the first number up to the second, with this QoS."""
 
 
 class GrantedFilter(NamedTuple):
@@ -246,8 +256,7 @@ class Subscriptions:
             return self._transact().may_subscribe(topic_filter)
         if not topic_filter.startswith(SHARE):
             return self._guard.may_consume_some(topic_filter)
-        group, wanted = parse_share(topic_filter)
-        return self._guard.may_group(Operation.CONSUME, group) and self._guard.may(Operation.CONSUME, wanted)
+        return self._guard.groups.may_share(topic_filter)
 
     def _shares(self) -> Shares:
         shares = self._outbox.shares
@@ -351,3 +360,128 @@ def options_of(subscribed: Subscribed) -> int:
     return ((packets.NO_LOCAL if subscribed.no_local else 0)
             | (packets.RETAIN_AS_PUBLISHED if subscribed.retain_as_published else 0)
             | subscribed.retain_handling << RETAIN_HANDLING_SHIFT)
+
+
+class Chooser(NamedTuple):
+    """One filter that matches an address."""
+
+    filter: str
+    qos: int
+    selector: Selector | None
+    history: History | None
+
+    def takes(self, address: HeardAddress, offset: int, message: Message) -> bool:
+        """Whether the filter wants a message that comes live."""
+        _, value, headers, attributes, timestamp_ms = message
+        if self.history is not None and not self.history.takes(address.partition_id, offset,
+                                                               attributes & TRANSIENT != 0):
+            return False
+        return self.selector is None or self.selector.matches_encoded(
+            headers, address.key, address.address, address.topic, timestamp_ms, value)
+
+
+class Choosing:
+    """One client's. `by_filter` is what it has subscribed to."""
+
+    def __init__(self, by_filter: dict[str, GrantedFilter]) -> None:
+        self._by_filter = by_filter
+        self._selectors: dict[str, Selector] = {}
+        self._histories: dict[str, History] = {}
+        self._known: dict[str, list[Chooser]] = {}
+
+    # ---- filters
+
+    def choose(self, topic_filter: str, selector: Selector | None, history: History | None) -> None:
+        """A filter came, or came again."""
+        self.forget(topic_filter)
+        if selector is not None:
+            self._selectors[topic_filter] = selector
+        if history is not None:
+            self._histories[topic_filter] = history
+
+    def forget(self, topic_filter: str) -> None:
+        """A filter has gone."""
+        self._selectors.pop(topic_filter, None)
+        history = self._histories.pop(topic_filter, None)
+        if history is not None:
+            history.end()
+
+    def look_again(self) -> None:
+        """Filters have come or gone."""
+        self._known.clear()
+
+    def wants_retained(self, topic_filter: str, address: str, topic: str, record: Record) -> bool:
+        """Whether a filter takes a retained value."""
+        selector = self._selectors.get(topic_filter)
+        return selector is None or selector.matches(record[4], record[2], address, topic, record[1], record[3])
+
+    # ---- histories
+
+    def begin(self) -> None:
+        """SUBACK has left: histories may be sent."""
+        for history in list(self._histories.values()):
+            history.begin()
+
+    def pump(self) -> None:
+        """Socket or window have room."""
+        for name, history in list(self._histories.items()):
+            history.pump()
+            if history.is_durable and history.settle():
+                del self._histories[name]                      # all of it is done with
+                self._known.clear()
+
+    def on_answered(self, packet_id: int) -> None:
+        """The client is done with what has this packet id."""
+        for history in self._histories.values():
+            history.on_answered(packet_id)
+
+    def end(self) -> None:
+        """The connection is over."""
+        for history in self._histories.values():
+            history.settle()
+            history.end()
+        self._histories.clear()
+
+    # ---- what comes live
+
+    def portions(self, address: HeardAddress, messages: list[Message], offset: int, granted: int) -> list[Portion]:
+        """What is sent of these messages, the first of which is at `offset`."""
+        choosers = self._choosers(address.address)
+        if all(chooser.selector is None and chooser.history is None for chooser in choosers):
+            return [(0, len(messages), granted)]
+        portions: list[Portion] = []
+        for at, message in enumerate(messages):
+            qos = max([chooser.qos for chooser in choosers if chooser.takes(address, offset + at, message)], default=-1)
+            if qos < 0:
+                continue
+            if portions and portions[-1][1] == at and portions[-1][2] == qos:
+                portions[-1] = portions[-1][0], at + 1, qos
+            else:
+                portions.append((at, at + 1, qos))
+        return portions
+
+    def has_selector(self, address: str) -> bool:
+        """Whether a filter that matches an address has a selector."""
+        return any(chooser.selector is not None for chooser in self._choosers(address))
+
+    def not_for(self, address: HeardAddress, message: Message) -> frozenset[str]:
+        """The filters that match the address, and whose selectors do not take the message."""
+        _, value, headers, _, timestamp_ms = message
+        choosers = self._choosers(address.address)
+        return frozenset([chooser.filter for chooser in choosers
+                          if chooser.selector is not None and not chooser.selector.matches_encoded(
+                              headers, address.key, address.address, address.topic, timestamp_ms, value)])
+
+    def _choosers(self, address: str) -> list[Chooser]:
+        """The filters that match an address."""
+        choosers = self._known.get(address)
+        if choosers is not None:
+            return choosers
+        if len(self._known) >= KNOWN_MAX:
+            self._known.clear()
+        levels = levels_of(address)
+        choosers = self._known[address] = [
+            Chooser(name, granted.qos, self._selectors.get(name), self._histories.get(name))
+            for name, granted in self._by_filter.items()
+            if not name.startswith(mapping.RESERVED) and matches(parse_filter(name), levels)]
+        return choosers

@@ -25,8 +25,9 @@ from gatehouse.gateways.mqtt.properties import (
     decode_properties,
     encode_properties,
     encode_property,
+    shown_properties,
+    stored_headers,
 )
-from gatehouse.gateways.mqtt.publish_properties import shown_properties, stored_headers
 from gatehouse.gateways.mqtt.reading import variable
 from tests.gateways.mqtt.five import Client, publish_packet
 from tests.properties.strategies import raw_texts

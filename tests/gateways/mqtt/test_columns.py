@@ -9,8 +9,7 @@ import pytest
 from gatehouse.gateways.mqtt import codec
 from gatehouse.gateways.mqtt import properties as P
 from gatehouse.gateways.mqtt.column import MQTT5
-from gatehouse.gateways.mqtt.properties import Packet, Properties, decode_properties
-from gatehouse.gateways.mqtt.publish_properties import shown_properties, stored_headers
+from gatehouse.gateways.mqtt.properties import Packet, Properties, decode_properties, shown_properties, stored_headers
 from gatehouse.gateways.properties.envelope import Where
 from gatehouse.gateways.properties.from_door import from_door
 from gatehouse.gateways.properties.to_door import DoorProperties, Envelope, to_door
