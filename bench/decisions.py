@@ -22,10 +22,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from gatehouse.gateways.admission.accounts import Accounts, ApiKey, User
 from gatehouse.gateways.admission.admission import Admission
-from gatehouse.gateways.admission.api_keys import make_key
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.admission.passwords import Proven, check_password, hash_password, scram_secrets
+from gatehouse.gateways.admission.passwords import Proven, check_password, hash_password, make_key, scram_secrets
 from gatehouse.gateways.admission.principal import Principal
 from gatehouse.gateways.admission.rules import Rule
 from gatehouse.gateways.admission.tokens import JwtSettings, KeySet, read_claims

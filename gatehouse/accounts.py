@@ -22,8 +22,8 @@ from gatehouse.gateways.admission.account_store import AccountStore
 from gatehouse.gateways.admission.accounts import Accounts, ApiKey, User
 from gatehouse.gateways.admission.administration import Administration, Affected
 from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.admission.attempt import CHECKS_AT_ONCE
 from gatehouse.gateways.admission.audit import By, compose
-from gatehouse.gateways.admission.check_queue import CHECKS_AT_ONCE
 from gatehouse.gateways.admission.errors import AccountError
 from gatehouse.gateways.admission.limits.limit import Limit
 from gatehouse.gateways.admission.ports import Outside

@@ -44,7 +44,7 @@ from gatehouse.gateways.connections.open_connections import OpenConnections
 from gatehouse.gateways.contract import GatewaySpec, Services
 from gatehouse.gateways.door_numbers import NoDoorNumber
 from gatehouse.gateways.registry import GatewayClash, Specs, load_specs
-from gatehouse.gateways.tls.revocation import find_revoked
+from gatehouse.gateways.tls.certificates import find_revoked
 from gatehouse.gateways.tls.tls import TlsFault
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.state.catalogue import default_url

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.audit import By
 from gatehouse.gateways.admission.decision import Decide
-from gatehouse.gateways.admission.quota import Quota
+from gatehouse.gateways.admission.limits.limit import Quota
 from gatehouse.gateways.connections.settings import Framing
 from gatehouse.gateways.contract import GatewaySpec, Listen, Services, Session
 from gatehouse.gateways.properties.envelope import SELECTOR_NAMES

@@ -20,8 +20,7 @@ from typing import Any, Final
 from gatehouse.config.addresses import EVERYWHERE, split_address
 from gatehouse.config.settings import ConfigPlace, Problems, Text, read_section
 from gatehouse.gateways.contract import Listen
-from gatehouse.gateways.tls.certificates import validity
-from gatehouse.gateways.tls.revocation import ends_of
+from gatehouse.gateways.tls.certificates import ends_of, validity
 from gatehouse.gateways.tls.tls import TlsFault, TlsSettings, server_context
 
 EXPIRES_SOON: Final = timedelta(days=21)

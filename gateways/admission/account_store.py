@@ -23,8 +23,7 @@ from sqlalchemy.engine import Connection, Engine
 
 from gatehouse.gateways.admission.accounts import ApiKey, ScramSecret, User
 from gatehouse.gateways.admission.errors import UnknownKey, UnknownLimit, UnknownRule, UnknownUser, UserExists
-from gatehouse.gateways.admission.limits.limit import Limit, read_limit
-from gatehouse.gateways.admission.quota import Quota
+from gatehouse.gateways.admission.limits.limit import Limit, Quota, read_limit
 from gatehouse.gateways.admission.rules import Rule, read_rule
 from gatehouse.kernel.state.catalogue import settle
 

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gatehouse.gateways.admission.errors import InvalidUser
-from gatehouse.gateways.admission.limits.limit import Limit
+from gatehouse.gateways.admission.limits.limit import Limit, Quota
 from gatehouse.gateways.admission.principal import ANONYMOUS, DEFAULT_TENANT
-from gatehouse.gateways.admission.quota import Quota
 from gatehouse.gateways.admission.rules import MAX_TENANT_CHARACTERS, Rule
 
 ADMINS: Final = "admins"

@@ -31,7 +31,6 @@ from gatehouse.gateways.admission.accounts import (
     check_tenant_name,
     check_user_name,
 )
-from gatehouse.gateways.admission.api_keys import make_key
 from gatehouse.gateways.admission.audit import By
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import (
@@ -47,13 +46,12 @@ from gatehouse.gateways.admission.errors import (
     UnknownUser,
     UserExists,
 )
-from gatehouse.gateways.admission.limits.limit import Limit, read_limit
-from gatehouse.gateways.admission.passwords import check_new_password, hash_password, scram_secrets
+from gatehouse.gateways.admission.limits.limit import Limit, Quota, read_limit
+from gatehouse.gateways.admission.passwords import check_new_password, hash_password, make_key, scram_secrets
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.principal import ANONYMOUS, DEFAULT_TENANT
-from gatehouse.gateways.admission.quota import Quota
 from gatehouse.gateways.admission.rules import CLIENT, EVERY_TENANT, EVERYONE, Rule, read_rule
-from gatehouse.gateways.admission.saslprep import ForbiddenCharacter, saslprep
+from gatehouse.gateways.admission.scram import ForbiddenCharacter, saslprep
 
 # --- who may administer the hub, and whether anybody is left who may ----------------------------------------------
 

@@ -25,7 +25,7 @@ from gatehouse.gateways.admission.issuer import Issuer
 from gatehouse.gateways.admission.limits.book import LimitBook
 from gatehouse.gateways.admission.limits.charging import Charging
 from gatehouse.gateways.admission.limits.handing_out import HandingOut
-from gatehouse.gateways.admission.limits.limit import IN, QUOTA, Limit
+from gatehouse.gateways.admission.limits.limit import IN, QUOTA, Limit, Quota
 from gatehouse.gateways.admission.limits.meter import charge_all
 from gatehouse.gateways.admission.limits.stored import look_at
 from gatehouse.gateways.admission.login import Login
@@ -34,8 +34,6 @@ from gatehouse.gateways.admission.patterns import speaks_of_client
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.principal import ANONYMOUS, Principal
-from gatehouse.gateways.admission.quota import Quota
-from gatehouse.gateways.admission.refusals import Refusals, address_of
 from gatehouse.gateways.admission.rights import Rights, Verdict
 from gatehouse.gateways.admission.routed import RoutedTopics
 from gatehouse.gateways.admission.rule_set import RuleSet
@@ -48,9 +46,8 @@ from gatehouse.gateways.admission.session_registry import (
     SessionRegistry,
 )
 from gatehouse.gateways.admission.tokens import JwtSettings
-from gatehouse.gateways.admission.trace import Trace
-from gatehouse.gateways.circuits import ISSUER_CIRCUIT
-from gatehouse.gateways.target_circuits import TargetCircuits
+from gatehouse.gateways.admission.trace import Refusals, Trace, address_of
+from gatehouse.gateways.circuits import ISSUER_CIRCUIT, TargetCircuits
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.groups.sharing import parse_share
 from gatehouse.kernel.message import Allowed, Judge

@@ -1,23 +1,35 @@
-"""A session that outlives its connection, as a door has it: with the rights of whoever is connected.
+"""A session that outlives its connection, as a door has it: with the rights of whoever is connected; and wills.
 
 Rights are judged when a filter is subscribed, when a session is resumed, and for each message as it is handed out, also
-for one that was in flight before: a session sleeps with no rights of its own (decision 166).
+for one that was in flight before: a session sleeps with no rights of its own (decision 166). Its will, and any other,
+is published with the rights that its user has at that time, though he is not connected: none, where nobody may log in
+by his name any more.
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
+from gatehouse.gateways.admission.principal import ANONYMOUS, Principal
+from gatehouse.kernel.errors import KeptFull, KernelError, Stopping, StorageFull
 from gatehouse.kernel.groups.sharing import SHARE
+from gatehouse.kernel.message import Origin
+from gatehouse.kernel.records.record import add_header, encode_header
 from gatehouse.kernel.sessions.session_values import NO_LISTENER, Outgoing
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.kernel.api import SessionPort, SessionsPort
+    from gatehouse.kernel.api import HubPort, SessionPort, SessionsPort
     from gatehouse.kernel.message import Owner
-    from gatehouse.kernel.sessions.session_values import Entrusted, Owed, Released, Subscribed
+    from gatehouse.kernel.sessions.session_values import Entrusted, Owed, Released, Subscribed, Will
+
+
+EXPIRES_AT: Final = b"expires-at"
+LATER: Final = (StorageFull, KeptFull, Stopping)
+"""Refusals that are about the hub, not about the will: it is tried again."""
 
 
 class SessionConnection(Protocol):
@@ -177,3 +189,37 @@ class GuardedSession:
     def sleep(self, expiry_ms: int) -> None:
         self._port.sleep(expiry_ms)
         self._connection = NO_LISTENER
+
+
+class WillPublisher:
+    """For `SessionsPort.publish_wills`. What cannot be published is counted, as there is nobody to tell."""
+
+    def __init__(self, kernel: HubPort, admission: Admission, door: str, wall_ms: Callable[[], int]) -> None:
+        self._kernel = kernel
+        self._wall_ms = wall_ms
+        self._admission = admission
+        self._door = door
+        self._principal = Principal(ANONYMOUS, anonymous=True)     # whose will was the last: the next often is, too
+
+    def publish(self, will: Will) -> bool:
+        """Append it in this turn. False: not now."""
+        admission = self._admission
+        user = self._principal
+        if (user.name, user.tenant) != (will.user, will.tenant):
+            user = self._principal = Principal(will.user, will.tenant, anonymous=will.user == ANONYMOUS)
+        principal = admission.known_by_client(user, will.client_id)
+        try:
+            if admission.is_gone(will.user):
+                raise Denied(f"there is no user {will.user!r} any more")
+            placement = admission.place(principal, will.address)
+            headers = will.headers
+            if will.expiry_ms:
+                until_ms = self._wall_ms() + will.expiry_ms
+                headers = add_header(headers, encode_header(EXPIRES_AT, b"%d" % until_ms))
+            self._kernel.append_with([(placement, will.value, headers, will.attributes, will.timestamp_ms)], [], None,
+                                     origin=Origin(self._door, will.user, will.client_id))
+        except LATER:
+            return False
+        except (Denied, KernelError) as error:
+            admission.trace.on_event(self._door, "will_" + error.code)
+        return True

@@ -2,7 +2,7 @@
 
 A key set that cannot be read leaves the one from before in use; where that goes on, a circuit opens, and the issuer is
 asked once a minute, then less often. Where it has mirrors they are asked in turn, and one that fails is followed by the
-next at once (`gateways.target_circuits`). A token of an unknown key has it read at once, but not
+next at once (`gateways.circuits`). A token of an unknown key has it read at once, but not
 more often than `refetch_s`, whatever tokens come: the waiting ones are answered together.
 """
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Final
 from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.tokens import MAX_TOKEN_BYTES, Claims, JwtSettings, KeySet, UnknownKid, read_claims
-from gatehouse.gateways.target_circuits import NOBODY
+from gatehouse.gateways.circuits import NOBODY
 from gatehouse.kernel.ports import Timer
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.target_circuits import TargetCircuits
+    from gatehouse.gateways.circuits import TargetCircuits
 
 WAITING_MAX: Final = 1000                # tokens that wait for a key set
 

@@ -1,7 +1,7 @@
 """Who is it? Every way to log in, one outcome: a principal, or a refusal that tells no more than it must.
 
     nobody        `anonymous`, while that is allowed
-    password      remembered as proven: at once; else argon2 in a worker's thread, when its turn comes (`check_queue`)
+    password      remembered as proven: at once; else argon2 in a worker's thread, when its turn comes (`attempt`)
     API key       at once; as a token, or as the password of its user
     JWT           at once, unless the issuer's key set has to be read first; likewise
     certificate   at once: the TLS layer has verified it, the name must be a user's; good for as long as it is
@@ -17,9 +17,16 @@ from collections.abc import Callable
 from typing import Final
 
 from gatehouse.gateways.admission.accounts import MAX_NAME_CHARACTERS, Accounts, ScramSecret, User
-from gatehouse.gateways.admission.api_keys import read_key
-from gatehouse.gateways.admission.attempt import Attempt, Check, Gone, OnAuthenticated, RecentLogins, never
-from gatehouse.gateways.admission.check_queue import CheckQueue, Key
+from gatehouse.gateways.admission.attempt import (
+    Attempt,
+    Check,
+    CheckQueue,
+    Gone,
+    Key,
+    OnAuthenticated,
+    RecentLogins,
+    never,
+)
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.errors import LoginsFull, NotAuthenticated
 from gatehouse.gateways.admission.issuer import Issuer
@@ -29,13 +36,13 @@ from gatehouse.gateways.admission.passwords import (
     SCRAM_ITERATIONS,
     Proven,
     check_password,
+    read_key,
     same,
 )
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.principal import BY_CERTIFICATE, BY_KEY, BY_PASSWORD, Principal
 from gatehouse.gateways.admission.rules import Rule
-from gatehouse.gateways.admission.saslprep import ForbiddenCharacter, saslprep
-from gatehouse.gateways.admission.scram import HASHES, REFUSED, ScramServer
+from gatehouse.gateways.admission.scram import HASHES, REFUSED, ForbiddenCharacter, ScramServer, saslprep
 from gatehouse.gateways.admission.throttle import Throttle
 from gatehouse.gateways.admission.tokens import Claims, Tokens, principal_of
 from gatehouse.gateways.admission.trace import Trace

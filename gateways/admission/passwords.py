@@ -1,14 +1,19 @@
-"""Passwords: argon2id hashes, SCRAM secrets made beside them, and the memory of what was proven recently.
+"""Passwords: argon2id hashes, SCRAM secrets made beside them, and the memory of what was proven recently. And API keys.
 
     hash_password, check_password    20 to 30 ms of a core each, without the interpreter's lock: a worker's thread calls
     scram_secrets                    2 * 8,192 rounds of HMAC, some 10 ms
     Proven                           a keyed hash per (user, password) that was right lately: microseconds
 
 The worker's queue is bounded in `login`; nothing here logs, and no text of an error holds a password.
+
+An API key is `gh_ID_SECRET`: the id finds the key, the secret proves it; only a hash of the secret is kept. The secret
+is 32 random bytes, so that a plain SHA-256 is enough: nobody tries them out, and a check costs microseconds.
 """
 from __future__ import annotations
 
 import hashlib
+import re
+from base64 import b32encode, urlsafe_b64encode
 from collections.abc import Callable
 from hmac import compare_digest
 from typing import Final
@@ -18,8 +23,7 @@ from argon2.exceptions import Argon2Error, InvalidHashError
 
 from gatehouse.gateways.admission.accounts import ScramSecret, User
 from gatehouse.gateways.admission.errors import InvalidUser
-from gatehouse.gateways.admission.saslprep import ForbiddenCharacter, saslprep
-from gatehouse.gateways.admission.scram import HASHES, make_secret
+from gatehouse.gateways.admission.scram import HASHES, ForbiddenCharacter, make_secret, saslprep
 
 MIN_PASSWORD_CHARACTERS: Final = 8       # NIST SP 800-63B, 5.1.1.1
 MAX_PASSWORD_BYTES: Final = 1024         # more is no password, and costs memory while it waits
@@ -36,6 +40,10 @@ _HASHER: Final = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 # could find: its bytes are zeros.
 _NOBODY: Final = (f"$argon2id$v=19$m={_HASHER.memory_cost},t={_HASHER.time_cost},p={_HASHER.parallelism}"
                   f"${'A' * 22}${'A' * 43}")
+
+ID_BYTES: Final = 10                     # 16 characters in base 32
+SECRET_BYTES: Final = 32
+KEY: Final = re.compile(r"gh_([a-z2-7]{16})_([A-Za-z0-9_-]{43})")
 
 
 def check_new_password(password: str) -> str:
@@ -107,3 +115,21 @@ class Proven:  # decision 85
 def same(digest: str, other: str) -> bool:
     """Whether two hashes are equal, in a time that does not tell where they differ."""
     return compare_digest(digest.encode(), other.encode())
+
+
+def make_key(random: Callable[[int], bytes]) -> tuple[str, str, str]:
+    """(id, hash of the secret, the key as its user gets it, once)."""
+    id = b32encode(random(ID_BYTES)).decode().lower()
+    secret = urlsafe_b64encode(random(SECRET_BYTES)).rstrip(b"=").decode()
+    return id, hash_secret(secret), f"gh_{id}_{secret}"
+
+
+def read_key(text: str) -> tuple[str, str] | None:
+    """(id, hash of the secret) of what looks like a key."""
+    match = KEY.fullmatch(text)
+    return None if match is None else (match[1], hash_secret(match[2]))
+
+
+def hash_secret(secret: str) -> str:
+    """The hash of a key's secret, as 64 hexadecimal digits."""
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -13,7 +13,7 @@ class Outside:
 
     loop: Loop
     passwords: Worker
-    """Checks passwords, as many at a time as `check_queue.CHECKS_AT_ONCE`."""
+    """Checks passwords, as many at a time as `attempt.CHECKS_AT_ONCE`."""
 
     accounts: Worker
     """Changes the database."""

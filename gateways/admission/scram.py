@@ -7,12 +7,15 @@
 
 A login is one object and takes each message once, so a nonce that was seen is no use again. There is no channel
 binding: `p=…` is refused, and `y` is right, since no mechanism `…-PLUS` was offered. A user that does not exist is
-answered with a salt of its own, the same each time, and fails at the proof as a wrong password does.
+answered with a salt of its own, the same each time, and fails at the proof as a wrong password does. User names and
+passwords have one form, whatever a keyboard made of them: SASLprep (RFC 4013).
 """
 from __future__ import annotations
 
 import hashlib
 import hmac
+import stringprep
+import unicodedata
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Callable
@@ -21,7 +24,6 @@ from typing import Final
 from gatehouse.gateways.admission.accounts import ScramSecret
 from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.admission.principal import Principal
-from gatehouse.gateways.admission.saslprep import ForbiddenCharacter, saslprep
 
 HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MAX_MESSAGE_BYTES: Final = 4096
@@ -40,6 +42,38 @@ is not looked at."""
 
 Refuse = Callable[[str], NotAuthenticated]
 """Counts a failure, with the user's name as far as it is known; returns the refusal that everybody gets."""
+
+
+class ForbiddenCharacter(ValueError):
+    """The text holds a character that SASLprep prohibits. The message does not repeat it."""
+
+
+_PROHIBITED = (stringprep.in_table_c12, stringprep.in_table_c21_c22, stringprep.in_table_c3, stringprep.in_table_c4,
+               stringprep.in_table_c5, stringprep.in_table_c6, stringprep.in_table_c7, stringprep.in_table_c8,
+               stringprep.in_table_c9)
+
+
+def saslprep(text: str) -> str:
+    """The prepared text. Raises ForbiddenCharacter. Unassigned code points pass, as for queries (RFC 3454, 7)."""
+    if text.isascii() and text.isprintable():
+        return text
+    mapped = "".join(" " if stringprep.in_table_c12(character) else character for character in text
+                     if not stringprep.in_table_b1(character))
+    prepared = unicodedata.normalize("NFKC", mapped)
+    if any(prohibits(character) for character in set(prepared) for prohibits in _PROHIBITED):  # each character once
+        raise ForbiddenCharacter("a prohibited character")
+    _check_direction(prepared)
+    return prepared
+
+
+def _check_direction(text: str) -> None:
+    """Raises ForbiddenCharacter for a text that mixes directions: text with right-to-left letters has no others, and
+    begins and ends with them (RFC 3454, 6)."""
+    if not any(stringprep.in_table_d1(character) for character in text):
+        return
+    if any(stringprep.in_table_d2(character) for character in text) or not (
+            stringprep.in_table_d1(text[0]) and stringprep.in_table_d1(text[-1])):
+        raise ForbiddenCharacter("left-to-right and right-to-left letters together")
 
 
 def make_secret(mechanism: str, password: bytes, salt: bytes, iterations: int) -> ScramSecret:

@@ -10,6 +10,7 @@ It feeds a `contract.Session` and is its `contract.Link`. The rules it keeps:
   it has not taken is charged to the budget of all connections, and when it takes nothing for `write_timeout_ms` the
   connection is aborted.
 - While the kernel is congested, whoever sends is not read until `kernel.on_relief`.
+- A session has one wish to be woken (`Wakeups`), whatever it waits for.
 - A peer that resets is ordinary. An exception out of a session is our own fault: one traceback in the log, this one
   connection aborted, the others untouched.
 """
@@ -17,13 +18,14 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import heapq
 import logging
+import select
 import sys
 import termios
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from gatehouse.gateways.connections.hang_ups import has_hung_up
 from gatehouse.gateways.connections.open_connections import held_by
 from gatehouse.gateways.tls.certificates import ends_ms_of, name_in
 
@@ -44,6 +46,13 @@ STILL_SENDING: Final = 16         # beside ENDING: the peer has sent something s
 
 LINGER_TIMES: Final = 6
 """A peer that goes on sending is read on for so many times `linger_ms` at most."""
+
+# Linux tells of a peer that sends no more, even where it has sent something before that was not read yet; elsewhere
+# only a reset is seen.
+_HUNG_UP: Final = getattr(select, "POLLRDHUP", 0) | select.POLLHUP | select.POLLERR
+
+TICK_MS: Final = 10      # how much later than asked a wake-up may come
+TURN_MS: Final = 50      # for so long sleepers are woken in one turn of the loop; the rest waits for the next
 
 
 def peer_name(address: object) -> str:
@@ -72,6 +81,17 @@ def _discard(data: bytes, /) -> None:
 
 def _discard_many(parts: Iterable[bytes], /) -> None:
     """`write_many` once the connection has ended."""
+
+
+def has_hung_up(transport: asyncio.BaseTransport) -> bool:
+    """Whether the peer of a transport has hung up, asked of the system: the event loop does not hear it of a peer that
+    is not read. False where the system cannot tell."""
+    sock = transport.get_extra_info("socket")
+    if sock is None or sock.fileno() < 0:
+        return transport.is_closing()
+    poll = select.poll()
+    poll.register(sock.fileno(), _HUNG_UP)
+    return bool(poll.poll(0))
 
 
 class Connection(asyncio.Protocol):
@@ -454,3 +474,75 @@ class Connection(asyncio.Protocol):
     def _fault(self, doing: str) -> None:
         self._listener.fault(self, doing)
         self.abort("internal_error")
+
+
+class Sleeper(Protocol):
+    def wake(self, now_ms: int) -> None:
+        """The time asked for has come. Must not raise."""
+
+
+class Wakeups:
+    """One loop timer for all connections: buckets of sleepers by due time, of `TICK_MS`. `now_ms` is hub time; `loop`
+    only serves the nearest bucket.
+
+    A connection has at most one entry, and a packet never re-arms anything: a session that is woken before its time is
+    up (a keep-alive whose peer has spoken since) asks again from `handle_timer`. Ten thousand idle connections with a
+    keep-alive of a minute cost about a hundred dictionary operations a second and one timer of the event loop.
+    """
+
+    __slots__ = ("_loop", "_now_ms", "_buckets", "_ticks", "_timer", "_timer_tick")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]) -> None:
+        self._loop = loop
+        self._now_ms = now_ms
+        self._buckets: dict[int, set[Sleeper]] = {}
+        self._ticks: list[int] = []                  # heap of the keys of `_buckets`
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_tick = 0
+
+    def __len__(self) -> int:
+        return sum(len(bucket) for bucket in self._buckets.values())
+
+    def add(self, when_ms: int, sleeper: Sleeper) -> int:
+        """Wake `sleeper` at `when_ms` or up to `TICK_MS` later; returns the tick, for `discard`."""
+        tick = -(-when_ms // TICK_MS)
+        bucket = self._buckets.get(tick)
+        if bucket is None:
+            self._buckets[tick] = {sleeper}
+            heapq.heappush(self._ticks, tick)
+            if self._timer is None or tick < self._timer_tick:
+                self._arm()
+        else:
+            bucket.add(sleeper)
+        return tick
+
+    def discard(self, tick: int, sleeper: Sleeper) -> None:
+        bucket = self._buckets.get(tick)
+        if bucket is not None:
+            bucket.discard(sleeper)      # an emptied bucket stays until its tick: cheaper than mending the heap
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._ticks:
+            self._timer_tick = self._ticks[0]
+            delay_ms = max(0, self._timer_tick * TICK_MS - self._now_ms())
+            self._timer = self._loop.call_later(delay_ms / 1000, self._run)
+
+    def _run(self) -> None:
+        self._timer = None
+        now_ms = self._now_ms()
+        due: list[tuple[int, set[Sleeper]]] = []
+        while self._ticks and self._ticks[0] * TICK_MS <= now_ms:
+            tick = heapq.heappop(self._ticks)
+            due.append((tick, self._buckets.pop(tick)))
+        is_over = False                  # who asks again for now comes in the next turn: sockets are looked at between
+        for tick, bucket in due:
+            while bucket and not is_over:
+                bucket.pop().wake(now_ms)
+                is_over = self._now_ms() - now_ms >= TURN_MS
+            for sleeper in bucket:       # decision 343: at its own tick, so whoever asks again is behind it
+                self.add(tick * TICK_MS, sleeper)
+        if self._timer is None:          # a sleeper that asked again has armed it
+            self._arm()

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from gatehouse.gateways.admission.wills import WillPublisher
+from gatehouse.gateways.admission.guarded_session import WillPublisher
 from gatehouse.gateways.contract import CONTRACT, GatewaySpec, WebSocketRoute
 from gatehouse.gateways.mqtt.codec import DOOR
 from gatehouse.gateways.mqtt.column import MQTT3, MQTT5, SPELLING

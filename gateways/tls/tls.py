@@ -13,8 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-from gatehouse.gateways.tls.certificates import ends_ms_of
-from gatehouse.gateways.tls.revocation import add_lists, ends_of, issuer_of
+from gatehouse.gateways.tls.certificates import add_lists, ends_ms_of, ends_of, issuer_of
 
 VERSIONS: Final = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 

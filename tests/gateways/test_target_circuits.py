@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as some
 
-from gatehouse.gateways.target_circuits import NOBODY, TargetCircuits
+from gatehouse.gateways.circuits import NOBODY, TargetCircuits
 from gatehouse.kernel.circuit_breaker import CircuitSettings, CircuitState
 
 SETTINGS = CircuitSettings(failures=3, open_ms=1_000, longest_open_ms=8_000)

@@ -25,11 +25,11 @@ from gatehouse.gateways.admission.limits.limit import (
     USER,
     USER_CLIENT,
     Limit,
+    Quota,
 )
 from gatehouse.gateways.admission.limits.meter import Meter
 from gatehouse.gateways.admission.limits.purse import SET_ASIDE_MS, Purse
 from gatehouse.gateways.admission.patterns import overlaps
-from gatehouse.gateways.admission.quota import Quota
 from gatehouse.kernel.addresses.address import levels_of
 from gatehouse.kernel.addresses.filters import MANY, FilterTrie, parse_filter
 

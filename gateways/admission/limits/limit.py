@@ -71,6 +71,14 @@ QUOTA: Final = "quota:"
 
 
 @dataclass(frozen=True, slots=True)
+class Quota:
+    """How much a user may send, kept with the user: summed over all its connections on all doors. 0: no limit."""
+
+    messages_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Limit:
     """One limit. None: that is not limited. A burst that is left out is one second of its rate."""
 

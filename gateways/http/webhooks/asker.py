@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from gatehouse.gateways.checks import InvalidDecision, describe_check, read_verdict
+from gatehouse.gateways.circuits import NOBODY
 from gatehouse.gateways.http.webhooks.runner import GONE, note_outcome
 from gatehouse.gateways.http.webhooks.sender import Outcome, WebhookSender
 from gatehouse.gateways.http.webhooks.signing import sign
-from gatehouse.gateways.target_circuits import NOBODY
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.circuits import TargetCircuits
     from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.http.webhooks.definition import Webhook
     from gatehouse.gateways.http.webhooks.guard import TargetGuard
-    from gatehouse.gateways.target_circuits import TargetCircuits
     from gatehouse.transactions.coordinator import Check, Decision
 
 

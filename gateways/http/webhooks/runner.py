@@ -7,7 +7,7 @@
 
 Where too many POSTs fail, the circuit opens: what was taken waits, untried, and one POST at a time asks whether the
 receiver is back. A Retry-After is an answer of a receiver that is there. With several URLs each POST goes to one of
-them, see `gateways.target_circuits`.
+them, see `gateways.circuits`.
 
 What goes out is charged to the limits of it, with the webhook as the user; while one is overdrawn nothing is posted.
 
@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
+from gatehouse.gateways.circuits import NOBODY
 from gatehouse.gateways.http.cloud_events import BATCH as BATCH_TYPE
 from gatehouse.gateways.http.cloud_events import STRUCTURED as EVENT_TYPE
 from gatehouse.gateways.http.cloud_events import to_binary, to_structured
@@ -31,7 +32,6 @@ from gatehouse.gateways.http.column import show_user_header
 from gatehouse.gateways.http.webhooks.definition import BATCH, BINARY
 from gatehouse.gateways.http.webhooks.sender import Outcome, WebhookSender
 from gatehouse.gateways.http.webhooks.signing import sign
-from gatehouse.gateways.target_circuits import NOBODY
 from gatehouse.kernel.api import ACK, RELEASE, Settling, Taken
 from gatehouse.kernel.errors import KernelError, UnknownTopic
 from gatehouse.kernel.message import Origin
@@ -40,10 +40,10 @@ from gatehouse.tracing.context import STATE, hex_of, in_a_line, traceparent_in
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.limits.handing_out import HandingOut
+    from gatehouse.gateways.circuits import TargetCircuits
     from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.http.webhooks.definition import Webhook
     from gatehouse.gateways.http.webhooks.guard import TargetGuard
-    from gatehouse.gateways.target_circuits import TargetCircuits
     from gatehouse.kernel.message import Handle, Record
 
 log = logging.getLogger("gatehouse.gateways.http")

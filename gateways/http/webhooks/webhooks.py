@@ -12,12 +12,12 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from gatehouse.gateways.circuits import TargetCircuits
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.webhooks.asker import WebhookAsker
 from gatehouse.gateways.http.webhooks.definition import Webhook, decode_webhook
 from gatehouse.gateways.http.webhooks.guard import TargetGuard
 from gatehouse.gateways.http.webhooks.runner import Runner
-from gatehouse.gateways.target_circuits import TargetCircuits
 from gatehouse.kernel.circuit_breaker import CircuitSettings
 from gatehouse.kernel.errors import Stopping
 from gatehouse.tracing.context import hex_of, in_a_line

@@ -28,8 +28,8 @@ from gatehouse.gateways.admission.errors import (
     UnknownUser,
     UserExists,
 )
+from gatehouse.gateways.admission.limits.limit import Quota
 from gatehouse.gateways.admission.passwords import check_password, hash_password
-from gatehouse.gateways.admission.quota import Quota
 from gatehouse.gateways.admission.rules import read_rule
 from gatehouse.kernel.errors import TopicExists
 from tests.gateways.admission.kit import Administered, Worker

@@ -6,9 +6,9 @@ import pytest
 from gatehouse.gateways.admission.admission import Admission, Denied, NotAuthenticated
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.limits.limit import Quota
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.admission.principal import Principal
-from gatehouse.gateways.admission.quota import Quota
 from gatehouse.gateways.admission.trace import EVENTS_MAX, Trace
 from gatehouse.gateways.amqp.login import read_login
 from gatehouse.gateways.kit import FakeHub, FakeLink

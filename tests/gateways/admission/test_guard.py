@@ -9,8 +9,8 @@ from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.guard import Guard
+from gatehouse.gateways.admission.limits.limit import Quota
 from gatehouse.gateways.admission.principal import Principal
-from gatehouse.gateways.admission.quota import Quota
 from gatehouse.gateways.admission.rules import ADDRESS, TOPIC, Rule
 from gatehouse.gateways.contract import Services
 from gatehouse.gateways.switchboard import Delivery

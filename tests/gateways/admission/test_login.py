@@ -7,11 +7,10 @@ import pytest
 
 from gatehouse.gateways.admission.accounts import ApiKey
 from gatehouse.gateways.admission.administration import UserChanges
-from gatehouse.gateways.admission.api_keys import make_key
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied, LoginsFull, NotAuthenticated
-from gatehouse.gateways.admission.passwords import PROVEN_MS
+from gatehouse.gateways.admission.passwords import PROVEN_MS, make_key
 from gatehouse.gateways.admission.principal import Principal
 from gatehouse.gateways.admission.throttle import DELAY_MAX_MS, DELAY_MS, WAITING_MAX
 from tests.gateways.admission.kit import Administered, Rig

@@ -13,7 +13,7 @@ import pytest
 
 from gatehouse.gateways.admission import login
 from gatehouse.gateways.admission.accounts import User
-from gatehouse.gateways.admission.check_queue import CHECKS_AT_ONCE, CHECKS_WAITING_MAX, QUEUE_MAX
+from gatehouse.gateways.admission.attempt import CHECKS_AT_ONCE, CHECKS_WAITING_MAX, QUEUE_MAX
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.errors import LoginsFull, NotAuthenticated
 from gatehouse.gateways.admission.passwords import PROVEN_MS

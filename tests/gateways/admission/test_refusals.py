@@ -8,7 +8,7 @@ import pytest
 from gatehouse.gateways.admission.admission import Admission, Denied
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.admission.refusals import MAX_KEPT, MAX_LINES, Refusals, address_of
+from gatehouse.gateways.admission.trace import MAX_KEPT, MAX_LINES, Refusals, address_of
 from tests.kernel.batches import batch_of
 from tests.kernel.rig import Rig
 

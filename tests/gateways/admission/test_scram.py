@@ -14,8 +14,7 @@ from gatehouse.gateways.admission.accounts import ScramSecret
 from gatehouse.gateways.admission.errors import LoginsFull, NotAuthenticated
 from gatehouse.gateways.admission.passwords import SCRAM_ITERATIONS
 from gatehouse.gateways.admission.principal import Principal
-from gatehouse.gateways.admission.saslprep import ForbiddenCharacter, saslprep
-from gatehouse.gateways.admission.scram import HASHES, ScramServer, make_secret
+from gatehouse.gateways.admission.scram import HASHES, ForbiddenCharacter, ScramServer, make_secret, saslprep
 from gatehouse.gateways.admission.throttle import DELAY_MAX_MS, FREE_OF_NETWORK, PROOFS_MAX
 from tests.gateways.admission.kit import Rig
 

@@ -8,9 +8,9 @@ import pytest
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.guard import Guard
+from gatehouse.gateways.admission.guarded_session import WillPublisher
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.gateways.admission.principal import Principal
-from gatehouse.gateways.admission.wills import WillPublisher
 from gatehouse.gateways.contract import Services
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.api import HalfMessage

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from gatehouse.gateways.connections.endings import LOGGED_ENDS_PER_SECOND, REASONS_MAX, Endings
+from gatehouse.gateways.connections.listener import LOGGED_ENDS_PER_SECOND, REASONS_MAX, Endings
 
 
 def test_ends_are_counted_by_kind_and_logged_within_bounds(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gatehouse.gateways.admission.admission import Admission
-from gatehouse.gateways.admission.quota import Quota
+from gatehouse.gateways.admission.limits.limit import Quota
 from gatehouse.kernel.errors import IdempotencyConflict, KernelError, StorageFull
 from gatehouse.kernel.message import DOOR_MASK, TRANSIENT
 from gatehouse.kernel.records.record import read_headers

@@ -7,11 +7,11 @@ from typing import Any, cast
 
 import pytest
 
+from gatehouse.gateways.circuits import TargetCircuits
 from gatehouse.gateways.http.webhooks.definition import Webhook
 from gatehouse.gateways.http.webhooks.guard import TargetGuard
 from gatehouse.gateways.http.webhooks.runner import Runner
 from gatehouse.gateways.http.webhooks.webhooks import SPACE
-from gatehouse.gateways.target_circuits import TargetCircuits
 from gatehouse.kernel.api import RELEASE, Settling, Taken
 from gatehouse.kernel.circuit_breaker import CircuitSettings, CircuitState
 from tests.gateways.http.kit import Client, run_door, until

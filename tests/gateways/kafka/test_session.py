@@ -9,7 +9,7 @@ from kafka.protocol.consumer import FetchResponse
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse, MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceResponse
 
-from gatehouse.gateways.admission.quota import Quota
+from gatehouse.gateways.admission.limits.limit import Quota
 from gatehouse.gateways.kafka.api import APIS
 from gatehouse.kernel.errors import CorruptBatch, StorageFull
 from gatehouse.kernel.shedding import WAIT_MS, Rung

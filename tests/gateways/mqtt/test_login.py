@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gatehouse.gateways.admission.accounts import ApiKey, User
-from gatehouse.gateways.admission.api_keys import make_key
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.passwords import make_key
 from gatehouse.gateways.admission.principal import Principal
 from gatehouse.gateways.admission.rules import read_rule
 from gatehouse.gateways.contract import Session

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.limits.limit import Quota
 from gatehouse.gateways.admission.principal import Principal
-from gatehouse.gateways.admission.quota import Quota
 from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt import GATEWAY
 from gatehouse.gateways.mqtt.codec import fixed_header

@@ -7,7 +7,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509 import load_pem_x509_certificate
 
-from gatehouse.gateways.tls.revocation import ends_of, find_revoked
+from gatehouse.gateways.tls.certificates import ends_of, find_revoked
 from tests.certificates import Authority, Pair
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 from typing import Any
 
 from gatehouse.gateways.admission.limits.book import METERS_MAX, LimitBook
-from gatehouse.gateways.admission.limits.limit import IN, OUT, read_limit
+from gatehouse.gateways.admission.limits.limit import IN, OUT, Quota, read_limit
 from gatehouse.gateways.admission.limits.meter import Meter
-from gatehouse.gateways.admission.quota import Quota
 
 
 def book_of(*tables: dict[str, Any]) -> LimitBook:

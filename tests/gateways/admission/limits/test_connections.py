@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from gatehouse.gateways.admission.accounts import ApiKey, User
-from gatehouse.gateways.admission.api_keys import make_key
 from gatehouse.gateways.admission.errors import InvalidLimit, TooManyConnections
 from gatehouse.gateways.admission.limits.limit import read_limit
+from gatehouse.gateways.admission.passwords import make_key
 from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt import reasons
 from gatehouse.gateways.mqtt.config import MqttConfig
