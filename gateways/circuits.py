@@ -67,7 +67,7 @@ def group_circuit(name: str) -> str:
 
 
 class Circuits:
-    """See the module's text. `wall_of` gives a hub time as wall time, for what is shown."""
+    """All circuits of a hub, by tenant and id. `wall_of` gives a hub time as wall time, for what is shown."""
 
     def __init__(self, wall_of: Callable[[int], int]) -> None:
         self._wall_of = wall_of

@@ -75,7 +75,7 @@ class DoorSubscription:
 
 
 class DoorSession(ABC):  # decision 154
-    """See the module's text, and `contract.Session`."""
+    """One client of a door from outside, as the hub has it: a `contract.Session`."""
 
     door: ClassVar[str]
     """The door's name."""

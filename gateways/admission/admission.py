@@ -21,7 +21,6 @@ from gatehouse.gateways.admission.errors import Denied as Denied
 from gatehouse.gateways.admission.errors import LoginsFull as LoginsFull
 from gatehouse.gateways.admission.errors import NotAuthenticated as NotAuthenticated
 from gatehouse.gateways.admission.errors import Overloaded, TooManyConnections
-from gatehouse.gateways.admission.issuer import Issuer
 from gatehouse.gateways.admission.limits.book import LimitBook
 from gatehouse.gateways.admission.limits.charging import Charging
 from gatehouse.gateways.admission.limits.handing_out import HandingOut
@@ -45,7 +44,7 @@ from gatehouse.gateways.admission.session_registry import (
     Registration,
     SessionRegistry,
 )
-from gatehouse.gateways.admission.tokens import JwtSettings
+from gatehouse.gateways.admission.tokens import Issuer, JwtSettings
 from gatehouse.gateways.admission.trace import Refusals, Trace, address_of
 from gatehouse.gateways.circuits import ISSUER_CIRCUIT, TargetCircuits
 from gatehouse.kernel.addresses.routes import Routes

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class GuardedGroups:
-    """See the module's text, and `api.GroupCalls` for what each call does and raises."""
+    """Groups and queues within one principal's rights; `api.GroupCalls` says what each call does and raises."""
 
     def __init__(self, guard: Guard, admission: Admission, switchboard: Switchboard) -> None:
         self._guard = guard

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class GuardedSchedule:
-    """See the module's text."""
+    """Messages for later within one principal's rights."""
 
     def __init__(self, guard: Guard, switchboard: Switchboard) -> None:
         self._guard = guard

@@ -47,7 +47,7 @@ NOTHING_ASKED: Final[dict[str, bool]] = {}
 
 
 class GuardedSession:
-    """See the module's text; each call is `api.SessionPort`'s, and most of them are it."""
+    """One session with the rights of whoever is connected. Each call is `api.SessionPort`'s, most of them are it."""
 
     __slots__ = ("_allowed", "_connection", "_guard", "_port", "_version")
 

@@ -29,7 +29,7 @@ GROUPS_MAX: Final = 1_000                # of which is remembered whether the pr
 
 
 class GuardedTransactions:
-    """See the module's text, and `Transactions` for what each call does and raises."""
+    """Half messages within one principal's rights; `Transactions` says what each call does and raises."""
 
     def __init__(self, guard: Guard, admission: Admission, switchboard: Switchboard) -> None:
         self._guard = guard

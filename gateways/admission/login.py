@@ -29,7 +29,6 @@ from gatehouse.gateways.admission.attempt import (
 )
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.errors import LoginsFull, NotAuthenticated
-from gatehouse.gateways.admission.issuer import Issuer
 from gatehouse.gateways.admission.passwords import (
     MAX_PASSWORD_BYTES,
     SALT_BYTES,
@@ -44,7 +43,7 @@ from gatehouse.gateways.admission.principal import BY_CERTIFICATE, BY_KEY, BY_PA
 from gatehouse.gateways.admission.rules import Rule
 from gatehouse.gateways.admission.scram import HASHES, REFUSED, ForbiddenCharacter, ScramServer, saslprep
 from gatehouse.gateways.admission.throttle import Throttle
-from gatehouse.gateways.admission.tokens import Claims, Tokens, principal_of
+from gatehouse.gateways.admission.tokens import Claims, Issuer, Tokens, principal_of
 from gatehouse.gateways.admission.trace import Trace
 from gatehouse.kernel.ports import Timer
 

@@ -78,7 +78,8 @@ class Welcome:
 
 
 class DurableSession:
-    """See the module's text. Made when CONNECT is accepted; `start` when CONNACK has left."""
+    """What a connection has of the session that outlives it. Made when CONNECT is accepted; `start` when CONNACK has
+    left."""
 
     __slots__ = ("_end", "_held", "_link", "_most", "_outbox", "_over", "_session")
 

@@ -44,7 +44,7 @@ MATCHES_MAX: Final = 64
 
 
 class LimitBook:
-    """See the module's text."""
+    """All limits of the hub: put, removed, and found for whoever is to be charged."""
 
     def __init__(self) -> None:
         self.version = 0

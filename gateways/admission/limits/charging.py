@@ -44,7 +44,8 @@ class Charge(NamedTuple):
 
 
 class Charging:
-    """See the module's text. `look` gives a place by its number, `fails` says whether its topic fails at a limit."""
+    """What one guard's messages are charged to. `look` gives a place by its number, `fails` says whether its topic
+    fails at a limit."""
 
     def __init__(self, book: LimitBook, now_ms: Callable[[], int], door: str, look: Callable[[int], Place],
                  fails: Callable[[str], bool]) -> None:

@@ -26,7 +26,7 @@ ADDRESSES_MAX: Final = 4096
 
 
 class HandingOut:
-    """See the module's text. Nothing is looked up while no limit speaks of what goes out."""
+    """What one guard's deliveries are charged to. Nothing is looked up while no limit speaks of what goes out."""
 
     def __init__(self, book: LimitBook, now_ms: Callable[[], int], door: str) -> None:
         self._book = book
