@@ -74,7 +74,7 @@ def test_a_random_plan(seed: int) -> None:
     simulate(seed, 120)
 
 
-@pytest.mark.parametrize("seed", [3, 4, 5, 10, 15])    # in 3 and 15 segments go and state is moved; 10: half messages
+@pytest.mark.parametrize("seed", [3, 4, 5, 26])    # in 3 segments go and state is moved; 26: half messages; more: `make soak`
 def test_a_crash_at_every_write(seed: int) -> None:
     assert crash_at_every_write(seed, 30) > 20
 
