@@ -1,16 +1,16 @@
 # The door for people. `make run` and `make test` need Python 3.11 or later and nothing else set up beforehand.
 #
 #   run      set up .venv on first use, start the hub from gateways.toml
-#   test     set up what the tests need, lint, run the tests (ARGS= goes to pytest)
+#   test     lint, then run the tests of our own code (ARGS= goes to pytest)
 #   lint     ruff, mypy, layers
 #   wheel    build the wheel with the hot modules compiled by mypyc (optional: the plain files do the same, slower)
 #   bench    measure side by side with mosquitto, RabbitMQ and Apache Kafka, about ten minutes (ARGS= names measurements);
 #            bench-all: everything, about an hour
-#   interop  run what needs a server of its own: users, rights and the worked example of docs/transactions.md on PostgreSQL,
-#            which it installs and starts in a temporary folder, as an unprivileged user; distributed Kafka Connect and
-#            MirrorMaker 2 between two hubs (ARGS= goes to pytest)
+#   interop  run what needs programs of others, which it installs: stock clients of every door, Spark, a browser,
+#            schemathesis, Kafka Connect and MirrorMaker 2, PostgreSQL in a temporary folder, as an unprivileged user
+#            (ARGS= goes to pytest)
 #   sim      simulate crashes from one seed on (SEED=, ROUNDS=, ARGS=--every-write)
-#   soak     2,000 rounds of the simulator, properties by chance, ten thousand random sessions, a link that is cut for ten minutes, then 1,000 hubs killed under load, 200 killed under attack, then
+#   soak     2,000 rounds of the simulator, twenty with a crash at every write, properties by chance, ten thousand random sessions, a link that is cut for ten minutes, then 1,000 hubs killed under load, 200 killed under attack, then
 #            the order service and its hub killed a hundred times for each door (some hours); and a disk that is full, where one may be mounted
 #   fuzz     send mutations of real conversations to every door, an hour at each, side by side (SEED=, SECONDS=, ARGS=)
 #   sanitize run the native modules' tests under AddressSanitizer (needs libasan, which comes with gcc; ARGS= goes to pytest)
@@ -41,8 +41,8 @@ ARGS   ?=
 
 # Stock clients and peers that do not come from PyPI, as command:package of Debian. mvn, npm and go fetch those of Java,
 # Node and Go; where Go is 1.21 or later, its MQTT client is tested, too.
-TEST_NEEDS  := mvn:maven npm:npm go:golang-go curl:curl kcat:kcat mosquitto_pub:mosquitto-clients amqp-publish:amqp-tools java:default-jre-headless openssl:openssl chromium:chromium gcc:gcc
-INTEROP_NEEDS := pg_ctlcluster:postgresql mvn:maven java:default-jre-headless
+TEST_NEEDS  := gcc:gcc
+INTEROP_NEEDS := mvn:maven npm:npm go:golang-go curl:curl kcat:kcat mosquitto_pub:mosquitto-clients amqp-publish:amqp-tools java:default-jre-headless openssl:openssl chromium:chromium pg_ctlcluster:postgresql
 DEMO_NEEDS  := java:default-jre-headless
 BENCH_NEEDS := openssl:openssl mosquitto:mosquitto epmd:erlang-base rabbitmqctl:rabbitmq-server java:default-jre-headless mvn:maven
 
@@ -50,6 +50,10 @@ BENCH_NEEDS := openssl:openssl mosquitto:mosquitto epmd:erlang-base rabbitmqctl:
 # shared out in the order of tests/conftest.py, which says what stays together.
 PROCESSES ?= $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 PYTEST := -m pytest -n $(PROCESSES) --dist loadscope --no-loadscope-reorder
+INTEROP_TESTS := tests/interop tests/spark tests/openapi tests/console tests/gatehouse/demo tests/connect tests/databases
+OWN_TESTS := tests $(addprefix --ignore=,$(INTEROP_TESTS))
+# What ARGS= names is run in place of all of them.
+these = $(if $(filter tests/%,$(ARGS)),,$(1)) $(ARGS)
 # What runs on the hot modules is tested twice: compiled where there is a compiler, and plain, once for each state of
 # them: tests/plain.passed says of which it has passed, and is committed with the change.
 PLAIN_TESTS := tests/kernel tests/gateways tests/properties --ignore=tests/gateways/admission
@@ -67,21 +71,22 @@ run: $(RUN_STAMP)
 
 test: $(TEST_STAMP)
 	@sh scripts/need.sh "the tests" $(TEST_NEEDS)
-	@$(MAKE) --no-print-directory --jobs=3 clients lint wheel
-	$(COMPILED) $(PYTEST) $(ARGS)
+	@$(MAKE) --no-print-directory --jobs=2 lint wheel
+	$(COMPILED) $(PYTEST) $(call these,$(OWN_TESTS))
 	@$(PYTHON) scripts/wheel.py plain $(PYTEST) $(PLAIN_TESTS)
 
-# Beside each other: registries answer slowly, and mypyc and gcc take as long as lint does, on the other processor.
-clients: $(TEST_STAMP)
-	@$(PYTHON) scripts/stock_clients.py
-
+# Beside lint: mypyc takes as long as that does, on the other processor.
 wheel: $(TEST_STAMP)
 	@$(PYTHON) scripts/wheel.py build
 
 interop: $(INTEROP_STAMP)
 	@sh scripts/need.sh "the interop tests" $(INTEROP_NEEDS)
+	@$(MAKE) --no-print-directory --jobs=2 clients wheel
+	$(COMPILED) $(PYTEST) $(call these,$(INTEROP_TESTS))
+
+clients: $(INTEROP_STAMP)
+	@$(PYTHON) scripts/stock_clients.py
 	@$(PYTHON) scripts/stock_clients.py connect
-	$(COMPILED) $(PYTEST) $(ARGS) tests/databases tests/connect
 
 lint: $(TEST_STAMP)
 	$(PYTHON) -m ruff check .
@@ -101,6 +106,7 @@ sim: $(TEST_STAMP)
 soak: $(TEST_STAMP)
 	@sh scripts/need.sh "the tests" $(TEST_NEEDS)
 	$(COMPILED) -m tests.simulation $(SEED) --rounds 2000
+	$(COMPILED) -m tests.simulation 1 --rounds 20 --length 30 --every-write
 	GATEHOUSE_EXAMPLES=random $(COMPILED) $(PYTEST) tests/properties tests/relay/test_simulation.py
 	GATEHOUSE_SESSIONS=10000 $(COMPILED) $(PYTEST) tests/kernel/sessions/test_random.py
 	GATEHOUSE_CUT_S=600 $(COMPILED) $(PYTEST) --timeout=2400 tests/relay/test_networks.py
@@ -129,8 +135,8 @@ lock: | $(PYTHON)
 docs: $(RUN_STAMP)
 	$(PYTHON) -m gatehouse.reference
 
-setup: $(RUN_STAMP) $(TEST_STAMP) $(SPARK_STAMP)
-	@sh scripts/need.sh "the tests" $(TEST_NEEDS)
+setup: $(RUN_STAMP) $(TEST_STAMP) $(INTEROP_STAMP) $(SPARK_STAMP)
+	@sh scripts/need.sh "the tests" $(TEST_NEEDS) $(INTEROP_NEEDS)
 	@$(PYTHON) scripts/stock_clients.py
 	@$(PYTHON) scripts/wheel.py build
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -171,16 +172,21 @@ def native_source_of(module: str, root: Path) -> Path | None:
     return next((file for file in (stem.with_suffix(".pyx"), stem.with_suffix(".c")) if file.is_file()), None)
 
 
-def imported_modules(file: Path) -> set[str]:
+def imported_modules(file: Path) -> frozenset[str]:
     """Every module name that a file could mean by its import statements, ours and others."""
+    return _imported_by(file.read_bytes())
+
+
+@cache
+def _imported_by(source: bytes) -> frozenset[str]:
     names: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_bytes())):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names.add(node.module)
             names.update(f"{node.module}.{alias.name}" for alias in node.names)
-    return names
+    return frozenset(names)
 
 
 def sources_of(modules: Iterable[str], root: Path) -> list[Path]:

@@ -27,14 +27,16 @@ if settings.default.derandomize:
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 
 # What takes longest begins first: a process that has nothing left waits for the last of them.
-FIRST = ("tests/spark/", "tests/openapi/", "tests/gatehouse/demo/", "tests/simulation/", "tests/faults/",
-         "tests/relay/", "tests/interop/", "tests/gateways/test_copying_port.py", "tests/console/")
+FIRST = ("tests/spark/", "tests/openapi/", "tests/house/", "tests/gatehouse/demo/", "tests/simulation/",
+         "tests/faults/", "tests/relay/", "tests/interop/", "tests/gateways/test_copying_port.py", "tests/console/")
 
-# One Spark, and one more for the tests that kill Sparks of their own; one browser. Each test of a simulator is alone:
+# One Spark, and one more for the tests that kill Sparks of their own; one browser; each file is parsed once for the
+# tests of the house. Each test of a simulator is alone:
 # they take long, and share nothing.
 TOGETHER = {
     "tests/spark/test_faults.py": "killed Sparks", "tests/spark/jobs/test_archive_faults.py": "killed Sparks",
-    "tests/spark/": "Spark", "tests/gatehouse/demo/": "killed Sparks", "tests/console/": "browser"}
+    "tests/spark/": "Spark", "tests/gatehouse/demo/": "killed Sparks", "tests/console/": "browser",
+    "tests/house/": "house"}
 ALONE = ("tests/simulation/", "tests/relay/test_simulation.py")
 
 

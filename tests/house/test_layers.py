@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from tests.house.parsed import tree_of
+
 ROOT = Path(__file__).parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PACKAGES = ("gatehouse", "gateways", "kernel", "pyspark_gatehouse", "relay", "spark", "tracing", "transactions")
@@ -26,12 +28,12 @@ PURE = sorted(file for pattern in PURE_PATTERNS for file in ROOT.glob(pattern.re
 
 def imported(file: Path) -> set[str]:
     """Top-level names of what a file imports."""
-    return names_in(ast.parse(file.read_text()))
+    return names_in(tree_of(file))
 
 
 def imported_for_checkers(file: Path) -> set[str]:
     """The same, of what it imports for type checkers and the compiler only: it does without when it runs."""
-    blocks = [node for node in ast.parse(file.read_text()).body
+    blocks = [node for node in tree_of(file).body
               if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"]
     return set().union(*(names_in(block) for block in blocks))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from tests.house.parsed import tree_of
+
 ROOT = Path(__file__).parents[2]
 KERNEL = "gatehouse.kernel"
 
@@ -54,7 +56,7 @@ OF_THE_HUB = {"slices", "sessions", "looking", "reasons", "definitions", "put_de
 def known_of_the_kernel(file: Path) -> set[tuple[str, str]]:
     """(module below the kernel, name) of every import of a file, wherever it stands in it."""
     names: set[tuple[str, str]] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
+    for node in ast.walk(tree_of(file)):
         if isinstance(node, ast.ImportFrom) and node.module and (node.module + ".").startswith(KERNEL + "."):
             inside = node.module.removeprefix(KERNEL).removeprefix(".")
             names.update((inside, alias.name) if inside else (alias.name, "") for alias in node.names)
@@ -88,7 +90,7 @@ def test_nothing_behind_the_port_is_reached() -> None:
     behind = {"parts", "leasing", "scheduling", "halves", "_appending", "_committer"}
     files = [file for file in (ROOT / "gateways").rglob("*.py") if file.name != KIT]
     reached = [f"{file.relative_to(ROOT)}:{node.lineno} {node.attr}" for file in files
-               for node in ast.walk(ast.parse(file.read_text()))
+               for node in ast.walk(tree_of(file))
                if isinstance(node, ast.Attribute) and node.attr in behind
                and isinstance(node.value, (ast.Attribute, ast.Name))
                and (node.value.attr if isinstance(node.value, ast.Attribute) else node.value.id).endswith("kernel")]
@@ -98,7 +100,7 @@ def test_nothing_behind_the_port_is_reached() -> None:
 def test_http_asks_the_hub_for_little_and_its_port_and_guards_for_the_rest() -> None:
     files = list((ROOT / "gateways" / "http").rglob("*.py"))
     assert len(files) > 60
-    asked = {node.attr for file in files for node in ast.walk(ast.parse(file.read_text()))
+    asked = {node.attr for file in files for node in ast.walk(tree_of(file))
              if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute)
              and node.value.attr == "kernel"}
     assert "slices" in asked, "the pattern finds them"

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.parsed import tree_of
+
 ROOT = Path(__file__).parents[2]
 GROUPS = sorted((ROOT / "kernel" / "groups").glob("*.py"))
 OTHERS = sorted(file for folder in ("kernel", "transactions", "gateways", "gatehouse", "relay", "examples")
@@ -56,14 +58,14 @@ def at(file: Path, node: ast.AST) -> str:
 
 @pytest.mark.parametrize("file", GROUPS, ids=lambda file: file.name)
 def test_in_groups_nobody_reaches_into_another(file: Path) -> None:
-    tree = ast.parse(file.read_text())
+    tree = tree_of(file)
     assert not [at(file, node) for node in (*private_accesses(tree), *assigned(tree))]
 
 
 def test_nobody_else_reaches_into_a_cursor_a_prefetcher_or_a_group() -> None:
     reached = []
     for file in OTHERS:
-        tree = ast.parse(file.read_text())
+        tree = tree_of(file)
         nodes = [node for node in (*private_accesses(tree), *assigned(tree)) if last_name(node.value) in NAMES]
         reached += [at(file, node) for node in nodes]
     assert not reached

@@ -4,6 +4,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from tests.house.parsed import tree_of
 from tests.house.test_layers import CONTRACTS, ROOT
 
 PRODUCT = ("gatehouse", "gateways", "kernel", "transactions")
@@ -51,7 +52,7 @@ def assigned_from_outside(tree: ast.AST) -> list[str]:
 
 def test_no_part_of_the_kernel_assigns_to_another():
     found = [f"{file.relative_to(ROOT)}:{where}" for file in KERNEL
-             for where in assigned_from_outside(ast.parse(file.read_text()))]
+             for where in assigned_from_outside(tree_of(file))]
     assert not found
 
 
@@ -78,7 +79,7 @@ def reached_through(tree: ast.AST) -> list[str]:
 def test_nobody_fills_in_what_belongs_to_a_part_of_his() -> None:
     assert not [f"{file.relative_to(ROOT)}:{where}" for file in FILES
                 if file.relative_to(ROOT).as_posix() not in LIBRARIES
-                for where in reached_through(ast.parse(file.read_text()))]
+                for where in reached_through(tree_of(file))]
     for text in ("self._inbox.slow_down = self._slow_down", "self._session.user = name", "a.b.c += 1",
                  "self._x, self._part.y = 1, 2"):
         assert reached_through(ast.parse(text)), text
@@ -98,7 +99,7 @@ def hooks(tree: ast.AST) -> list[int]:
 
 
 def test_no_hook_waits_to_be_set():
-    assert not [f"{file.relative_to(ROOT)}:{line}" for file in FILES for line in hooks(ast.parse(file.read_text()))]
+    assert not [f"{file.relative_to(ROOT)}:{line}" for file in FILES for line in hooks(tree_of(file))]
     assert hooks(ast.parse("self.on_done = lambda: None")) and hooks(ast.parse("def f(on_done=lambda: None): ..."))
 
 
@@ -107,7 +108,7 @@ def test_type_checking_imports_go_down_too():
     found = []
     for file in KERNEL:
         mine = file.relative_to(ROOT / "kernel").parts[0].removesuffix(".py")
-        for node in ast.walk(ast.parse(file.read_text())):
+        for node in ast.walk(tree_of(file)):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("gatehouse.kernel."):
                 other = node.module.split(".")[2]
                 if RANKS[other] > RANKS.get(mine, len(RANKS)):
@@ -135,9 +136,9 @@ def test_positions_are_computed_with_in_the_logs_files_alone():
     elsewhere = {"log", "errors.py"}               # an error's position is that of a character
     files = [file for file in KERNEL if file.relative_to(ROOT).parts[1] not in elsewhere]
     assert not [f"{file.relative_to(ROOT)}:{line}" for file in files
-                for line in arithmetic_on_positions(ast.parse(file.read_text()))]
+                for line in arithmetic_on_positions(tree_of(file))]
     assert not [file for file in FILES if file.parent != ROOT / "kernel" / "log"
-                and {"KEPT_BASE", "MAX_POSITION"} & {node.id for node in ast.walk(ast.parse(file.read_text()))
+                and {"KEPT_BASE", "MAX_POSITION"} & {node.id for node in ast.walk(tree_of(file))
                                                      if isinstance(node, ast.Name)}]
     for text in ("segment.base + 1", "end - position", "frame.position + at"):
         assert arithmetic_on_positions(ast.parse(text)), text

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.house.parsed import tree_of
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("kernel", "gateways", "transactions", "gatehouse", "relay", "tracing", "spark", "client", "examples",
            "scripts", "bench", "docs")
@@ -42,7 +44,7 @@ def test_variables_say_what_they_hold() -> None:
     product = [file for file in SEARCHED if file.suffix == ".py" and "bench" not in file.parts]
     assert len(product) > 400
     assert not [f"{file.relative_to(ROOT)}:{node.lineno} {name}" for file in product
-                for node in ast.walk(ast.parse(file.read_text()))
+                for node in ast.walk(tree_of(file))
                 for name in [node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
                              else node.arg if isinstance(node, ast.arg) else ""] if name in empty]
 
@@ -56,7 +58,7 @@ def test_a_docstring_stands_alone() -> None:
     files = sorted(file for folder in folders for file in (ROOT / folder).rglob("*.py"))
     assert len(files) > 500
     assert not [f"{file.relative_to(ROOT)}:{node.lineno} {node.name}" for file in files
-                for node in ast.walk(ast.parse(file.read_text()))
+                for node in ast.walk(tree_of(file))
                 if isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef))
                 and NEEDS_ANOTHER.match(ast.get_docstring(node) or "")]
     assert all(NEEDS_ANOTHER.match(text) for text in ("The same, from 0 on.", "The same for those.", "Of their pages."))
@@ -66,7 +68,7 @@ def test_a_docstring_stands_alone() -> None:
                                    "client"])
 def test_a_class_name_means_one_class_in_its_layer(layer: str) -> None:
     names = [node.name for file in SEARCHED if file.suffix == ".py" and file.relative_to(ROOT).parts[0] == layer
-             for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ClassDef)]
+             for node in ast.walk(tree_of(file)) if isinstance(node, ast.ClassDef)]
     assert names
     assert not {name for name in names if names.count(name) > 1}
 
