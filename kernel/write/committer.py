@@ -324,6 +324,11 @@ class Committer:
         """What is not applied yet: the frame on its way, and the pending one."""
         return [frame for frame in (self.flight, self._pending_frame) if frame is not None]
 
+    def next_offset(self, partition_id: int) -> int:
+        """The offset of what is appended next, behind all that is on its way to the disk."""
+        return self._watermarks.next_offset(partition_id) + sum(
+            [frame.builder.entering(partition_id) for frame in self.pending()])
+
     @property
     def pending_bytes(self) -> int:
         """What is taken and not applied yet."""
