@@ -107,7 +107,6 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.slices",
     "gatehouse.kernel.addresses.murmur2",
     "gatehouse.kernel.addresses.filters",
-    "gatehouse.kernel.records.authors",
     "gatehouse.kernel.records.batch",
     "gatehouse.kernel.records.headers",
     "gatehouse.kernel.records.record",

@@ -38,12 +38,11 @@ from gatehouse.kernel.errors import KeptFull, KernelError, Stopping, StorageFull
 from gatehouse.kernel.ids import NUMBER_BITS
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.log.disk_guard import DiskGuard
-from gatehouse.kernel.log.frame import StateRecord, encode_head
+from gatehouse.kernel.log.frame import StateRecord, encode_head, note_names
 from gatehouse.kernel.log.log import FrameWriter, Log, LogFull
 from gatehouse.kernel.message import RETAIN, Encoded, Judge, Message, Origin, Owner, Placement, Speaker, Stored
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.recorder import Recorder
-from gatehouse.kernel.records.authors import note_names
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.state import StateTable

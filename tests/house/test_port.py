@@ -31,7 +31,7 @@ NAMES = {
     "journeys.origins": {"Came"},
     "journeys.why": {"NOTHING_THERE", "Reason"},
     "addresses.placing": {"QUEUE_PREFIX"},
-    "records.authors": {"Stretches"},
+    "log.frame": {"Stretches"},
     "records.pieces": {"encode_pieces", "encode_principals"},
     "scheduling.accepting": {"first_due"},
     "selectors.tokens": {"MAX_TEXT_CHARS"},
