@@ -101,7 +101,6 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.groups.prefetcher",
     "gatehouse.kernel.groups.queues",
     "gatehouse.kernel.log.frame",
-    "gatehouse.kernel.log.frame_writer",
     "gatehouse.kernel.message",
     "gatehouse.kernel.port",
     "gatehouse.kernel.slices",

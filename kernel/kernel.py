@@ -49,7 +49,6 @@ from gatehouse.kernel.journeys.trail import Trail
 from gatehouse.kernel.journeys.why import Reasons
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.log.frame_writer import WorkerWriter
 from gatehouse.kernel.log.log import Damage, FrameWriter, Log
 from gatehouse.kernel.log.reserve import Reserve
 from gatehouse.kernel.message import (
@@ -96,7 +95,7 @@ from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
 from gatehouse.kernel.state.views import Views, decode_epoch_key, decode_position, heads_record
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.batches import Batches
-from gatehouse.kernel.write.committer import DURABLE_MS, Answering, Appending, Committer
+from gatehouse.kernel.write.committer import DURABLE_MS, Answering, Appending, Committer, WorkerWriter
 from gatehouse.kernel.write.idempotency import Idempotency, Window
 from gatehouse.kernel.write.producers import KnownProducers, ProducerExpiry, Producers
 from gatehouse.kernel.write.topic_changes import TopicChanges

@@ -1,5 +1,5 @@
-"""A frame as it is on disk: its head, which has everything replay needs to know without opening a batch, and in front of
-its body who published what is in it. Pure. Hot.
+"""A frame as it is on disk: its head, which has everything replay needs to know without opening a batch, and the column
+of authors in front of its body. Pure. Hot.
 
      0  version       u16    2
      2  zero          u16

@@ -2,6 +2,7 @@
 
     Patience     how long a frame waits for more publishers
     Answering    owners are told what became of what they appended
+    WorkerWriter a frame gets to the end of the log by a job of Python on the log's thread, for every log and disk
     Committer    the pending frame, the frame on its way, and what becomes of both
     Appending    messages enter the pending frame
 
@@ -39,7 +40,8 @@ from gatehouse.kernel.ids import NUMBER_BITS
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import StateRecord, encode_head, note_names
-from gatehouse.kernel.log.log import FrameWriter, Log, LogFull
+from gatehouse.kernel.log.log import FrameWriter, Log, LogFull, Place
+from gatehouse.kernel.log.log import Written as FrameWritten
 from gatehouse.kernel.message import RETAIN, Encoded, Judge, Message, Origin, Owner, Placement, Speaker, Stored
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.recorder import Recorder
@@ -185,6 +187,24 @@ class Answering:  # decision 122
                 count += 1
                 if count % STEP_OWNERS == 0:
                     yield
+
+
+class WorkerWriter:
+    """See `log.FrameWriter`. One frame is on its way at a time."""
+
+    def __init__(self, worker: Worker, log: Log) -> None:
+        self._worker = worker
+        self._log = log
+
+    def write(self, head: bytes, body: bytes, sync: bool, done: FrameWritten) -> None:
+        self._worker.submit(partial(self._write, head, body, sync), done)
+
+    def _write(self, head: bytes, body: bytes, sync: bool) -> Place:
+        """On the log's thread."""
+        position = self._log.append(head, body)
+        if sync:
+            self._log.sync()
+        return position, self._log.end()
 
 
 class Committer:

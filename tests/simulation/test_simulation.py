@@ -25,7 +25,6 @@ from gatehouse.kernel.halves.halves import Halves
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.log.frame_writer import WorkerWriter
 from gatehouse.kernel.log.log import Frame
 from gatehouse.kernel.log.segments import SegmentChain
 from gatehouse.kernel.message import Stored
@@ -39,6 +38,7 @@ from gatehouse.kernel.scheduling.schedule_records import decode
 from gatehouse.kernel.scheduling.timers import Timers
 from gatehouse.kernel.state.state import Kind, StateChanges, StateTable
 from gatehouse.kernel.state.watermarks import Watermarks
+from gatehouse.kernel.write.committer import WorkerWriter
 from gatehouse.kernel.write.idempotency import Window
 from gatehouse.kernel.write.pending_frame import PendingFrame
 from gatehouse.kernel.write.producers import Producers

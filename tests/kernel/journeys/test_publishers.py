@@ -13,10 +13,10 @@ from gatehouse.kernel.groups.group_settings import GroupSettings
 from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.journeys.looking import Journey
 from gatehouse.kernel.log.frame import (
+    AUTHOR_BITS,
     COLUMN_HEAD_BYTES,
     MAX_AUTHORS,
     MAX_TEXT_BYTES,
-    NUMBER_BITS,
     U32,
     CorruptAuthors,
     column_length,
@@ -135,7 +135,7 @@ def test_where_the_frame_that_says_a_name_is_gone_nobody_is_named():
     note_names(saying, 4_000)
     assert decode_authors(column).author_of(7) == 0
     later, saying = encode_authors(9, *whose, 3_000)
-    assert not saying and decode_authors(later).author_of(9) == 4_000 << NUMBER_BITS
+    assert not saying and decode_authors(later).author_of(9) == 4_000 << AUTHOR_BITS
     assert encode_authors(9, *whose, 5_000)[1] == [EDGE], "it was said in another segment"
 
 
