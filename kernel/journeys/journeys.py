@@ -210,11 +210,6 @@ class Journeys:  # decision 198
         return self._settings.rate >= 1
 
     @property
-    def waiting(self) -> bool:
-        """Whether something is to be written with the next frame."""
-        return bool(self._waiting)
-
-    @property
     def left_out(self) -> int:
         """Events that were not recorded since the start: beyond a topic's budget, under overload, where nothing can be
         stored, of messages that are gone, or lost with a refused frame. What is told is one of these, or an event."""
@@ -647,6 +642,7 @@ class Journeys:  # decision 198
             self._lost += max(1, event.rows)
             return False
         self._waiting.append(WrittenEvent(event.kind, encode(event), event.at_ms, found_by(event), max(1, event.rows)))
+        self._committer.ask_recorder()
         return True
 
     def _arm(self) -> None:

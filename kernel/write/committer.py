@@ -239,6 +239,7 @@ class Committer:
         self._forgetters: list[Forgetter] = []
         self._on_grown: Callable[[], None] | None = None
         self._recorder: Recorder | None = None
+        self._recorder_waits = False                     # to write into the next frame
         self._pending_frame: PendingFrame | None = None
         self._joining: dict[Participant, None] = {}      # in the next frame that is begun
         self._gathering: list[tuple[Callable[[], None], Callable[[], int]]] = []     # see `gather`
@@ -360,6 +361,10 @@ class Committer:
         else:
             self._pending_frame.participants.setdefault(participant, False)
 
+    def ask_recorder(self) -> None:
+        """The recorder has something to write with the next frame that is sealed."""
+        self._recorder_waits = True
+
     def note_size(self) -> None:
         """Call after adding to the pending frame: too much of it, and publishers are to be left unread."""
         frame = self._pending_frame
@@ -426,7 +431,8 @@ class Committer:
         """Give records their offsets and complete the state records. The frame before has been applied."""
         builder, participants = pending_frame.builder, pending_frame.participants
         recorder = self._recorder
-        if recorder is not None and (pending_frame.has_journeys or builder.has_copies or recorder.waiting):
+        if recorder is not None and (self._recorder_waits or pending_frame.has_journeys or builder.has_copies):
+            self._recorder_waits = False
             recorder.write(pending_frame, first_id)
         sealed = builder.seal(self._watermarks.next_offsets(builder.partition_ids()), first_id, self._epoch,
                               self._log.newest_base() if builder.has_authors else 0)
