@@ -21,6 +21,17 @@ class Face:
         return getattr(self.kernel, name)
 
 
+class Part:
+    """A part of the fake, as it is when it is asked: a test may have set another one."""
+
+    def __init__(self, kernel: Any, part: str) -> None:
+        self._kernel = kernel
+        self._part = part
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(getattr(self._kernel, self._part), name)
+
+
 class FakeTopicTable(Face):
     def get(self, name: str, tenant: str) -> Any:
         return self.kernel.topic(name, tenant)
@@ -39,7 +50,7 @@ class FakeTopicTable(Face):
 class FakePlaces(Face):
     @property
     def routes(self) -> Any:
-        return SimpleNamespace(entries=self.kernel.route_entries, address_of=self.kernel.address_of)
+        return SimpleNamespace(entries=getattr(self.kernel, "route_entries", ()), address_of=self.kernel.address_of)
 
     def place(self, address: str, tenant: str, may_create: bool, maker: str) -> Any:
         return self.kernel.place(address, tenant=tenant, may_create=may_create, maker=maker)
@@ -74,7 +85,7 @@ class FakeReader(Face):
 
 
 class FakeFeeds(Face):
-    """Idempotency keys, and what live subscribers hear: nothing here."""
+    """Idempotency keys, retained values, and what live subscribers hear: nothing here."""
 
     def knows(self, idempotency_key: str) -> Any:
         return self.kernel.is_repeated(idempotency_key)
@@ -89,6 +100,9 @@ class FakeFeeds(Face):
     def unsubscribe(self, filter: str, subscriber: Any, tenant: str) -> None:
         self.kernel.unsubscribe(filter, subscriber, tenant=tenant)
 
+    def look_up(self, filter: str, tenant: str, max_values: int, start: str, on_done: Any) -> None:
+        self.kernel.retained(filter, tenant, on_done, max_values=max_values, start=start)
+
     def note(self, partition_id: int, spans: Any) -> None:
         """Nobody counts what is unreadable here."""
 
@@ -99,6 +113,8 @@ def port_over(kernel: Any, door: Any, transactions: Any, watches: Watches) -> Po
     identity = Identity(getattr(kernel, "hub", bytes(16)), bytes(32), 0)
     identity.begin(hub=identity.hub, secret=bytes(32), shard=0, epoch=kernel.epoch, first_id=0)
     topics: Any = FakeTopicTable(kernel)
+    groups: Any = Part(kernel, "groups")
+    assigned: Any = Part(kernel, "assigned")
     places: Any = FakePlaces(kernel)
     reader: Any = FakeReader(kernel)
     feeds: Any = FakeFeeds(kernel)
@@ -106,5 +122,5 @@ def port_over(kernel: Any, door: Any, transactions: Any, watches: Watches) -> Po
         door, transactions, kernel=kernel, identity=identity, backpressure=face, clock=face, topics=topics,
         places=places, subscriptions=feeds, speaker=Speaker(), journeys=None, committer=face,
         appending=FakeAppending(kernel), batches=FakeBatches(kernel), idempotency=feeds, receipts=face, scheduling=face,
-        reader=reader, unreadable=feeds, watches=watches, deliveries=feeds, retained=face, known_producers=reader,
-        groups=getattr(kernel, "groups", face), assigned=getattr(kernel, "assigned", face))
+        reader=reader, unreadable=feeds, watches=watches, deliveries=feeds, retained=feeds, known_producers=reader,
+        groups=groups, assigned=assigned)
