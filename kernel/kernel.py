@@ -36,9 +36,8 @@ from gatehouse.kernel.groups.lags import Lags
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.halves.halves import Halves
 from gatehouse.kernel.ids import Identity
-from gatehouse.kernel.index.checkpoints import Checkpoints
 from gatehouse.kernel.index.index import Index
-from gatehouse.kernel.index.memtable import Memtables
+from gatehouse.kernel.index.memtable import Checkpoints, Memtables
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.journeys.journeys import Journeys
@@ -89,10 +88,9 @@ from gatehouse.kernel.shedding import Shedding
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.projection import Projection
-from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.state import Kind, StateTable, Views, decode_epoch_key, decode_position, heads_record
 from gatehouse.kernel.state.store import IndexStore
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
-from gatehouse.kernel.state.views import Views, decode_epoch_key, decode_position, heads_record
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.batches import Batches
 from gatehouse.kernel.write.committer import DURABLE_MS, Answering, Appending, Committer, WorkerWriter

@@ -230,7 +230,7 @@ class Reader:
               max_records: int = 0) -> None:
         """As `fetch_public`, with the headers that are the hub's own."""
         if not stored:
-            on_done = partial(self._opening.open, wants, max_bytes, on_done)
+            on_done = partial(self._open, wants, max_bytes, on_done)
         answers: list[Fetched] = []
         cold: list[tuple[Fetched, Want]] = []
         left, cold_bytes, exactly = max_bytes, 0, False
@@ -268,6 +268,16 @@ class Reader:
             self._submit_cold(through, cold_bytes, exactly, answers, cold, on_done)
         else:
             on_done(answers)
+
+    def _open(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None],
+              answers: list[Fetched]) -> None:
+        """Producers' batches among the answers are opened."""
+        for answer in answers:
+            for stored_piece in answer.pieces:
+                if stored_piece.whole:
+                    self._opening.open(wants, max_bytes, on_done, answers)
+                    return
+        on_done(answers)
 
     def fetch_kept(self, wants: list[tuple[int, int, int]], max_bytes: int,
                    on_done: Callable[[list[Fetched]], None]) -> None:

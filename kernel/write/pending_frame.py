@@ -51,8 +51,7 @@ from gatehouse.kernel.records.record import (
     read_varint,
     varint,
 )
-from gatehouse.kernel.state.state import Kind
-from gatehouse.kernel.state.views import decode_offset_key
+from gatehouse.kernel.state.state import Kind, decode_offset_key
 
 FIRST: Final = 14
 """The length of STATED, RECEIPT_MARK and TRACE_MARK, as it stands in front of their names."""

@@ -40,7 +40,7 @@ NAMES = {
     "selectors.selector": {"Selector", "parse_selector"},
     "backup.backups": {"Backup", "BackupFile", "Backups"},
     "state.catalogue": {"settle"},
-    "state.views": {"MAX_METADATA_BYTES"},
+    "state.state": {"MAX_METADATA_BYTES"},
 }
 """Values that stand in a module with more in it; and the copies of the log, which an administrator reads."""
 

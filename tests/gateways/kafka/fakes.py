@@ -34,10 +34,9 @@ from gatehouse.kernel.records.batch import check_batch, records_of
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.shedding import Shedding
-from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.state import Kind, StateTable, decode_offset, decode_offset_key, offset_record
 from gatehouse.kernel.state.store import MemoryStore
 from gatehouse.kernel.state.topics import Topic, TopicSettings
-from gatehouse.kernel.state.views import decode_offset, decode_offset_key, offset_record
 from gatehouse.kernel.world import FakeLoop
 from tests.gateways.port_over import port_over
 from tests.kernel.records.placing import placed
