@@ -73,7 +73,7 @@ from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Notices, Worker
 from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.records.headers import expires_at
-from gatehouse.kernel.records.unreadable import Unreadable
+from gatehouse.kernel.records.opened import Unreadable
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.recovery.recovery import Beginning, Recovery
 from gatehouse.kernel.retention.compaction import Compaction

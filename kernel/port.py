@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.kernel import Kernel
     from gatehouse.kernel.message import Speaker
     from gatehouse.kernel.receipts.receipts import Receipts
-    from gatehouse.kernel.records.unreadable import Unreadable
+    from gatehouse.kernel.records.opened import Unreadable
     from gatehouse.kernel.scheduling.queries import Page, Scheduled
     from gatehouse.kernel.scheduling.scheduling import Scheduling
     from gatehouse.kernel.state.clock import Clock
