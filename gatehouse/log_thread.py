@@ -1,19 +1,23 @@
 """The thread that writes the log: natively where the compiled wheel runs, else as any other worker.
 
-`LogThread` is `kernel.ports.Worker`, and the thread that `NativeWriter` hands frames to. Jobs of Python and frames are
-one line of jobs, done one after the other; whoever handed them in is told in the same order, by one wake-up of the loop
-for a burst of them.
+`LogThread` is `kernel.ports.Worker`, and the thread that `NativeWriter` hands frames to: it writes and syncs without
+the interpreter's lock, where that is all there is to do. What is rare stays Python's, and is there once: a new segment,
+room that has to be allocated, what a failure leaves. Jobs of Python and frames are one line of jobs, done one after the
+other; whoever handed them in is told in the same order, by one wake-up of the loop for a burst of them.
 """
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from gatehouse.kernel.log.frame_writer import NativeWriter, WorkerWriter
-from gatehouse.kernel.log.log import FrameWriter
-from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.log.log import FrameWriter, LogFailed, Place, Written
+from gatehouse.kernel.log.segments import ENVELOPE_BYTES, FRAME_MAGIC, SegmentLog
+from gatehouse.kernel.ports import Worker
+from gatehouse.kernel.write.committer import WorkerWriter
 from gatehouse.runtime import Completions, HubLoop, T, ThreadWorker
 
 if TYPE_CHECKING:
@@ -75,6 +79,41 @@ class LogThread:
                 self._loop.aio.call_exception_handler({"message": "a completion failed", "exception": fault})
         now_s = time.monotonic()
         self._loop.turns.note(now_s - began_s, now_s)
+
+
+class NativeWriter:  # decision 222
+    """`jobs` are those of `worker`, the log's thread.
+
+    Where the log ends is for the log's thread to know, as its jobs of Python move it. While none of them waits or runs,
+    it may be asked here.
+    """
+
+    def __init__(self, jobs: Jobs, worker: Worker, log: SegmentLog) -> None:
+        self._jobs = jobs
+        self._worker = worker
+        self._chain = log.main_files
+        self._otherwise = WorkerWriter(worker, log)
+
+    def write(self, head: bytes, body: bytes, sync: bool, done: Written) -> None:
+        frame_bytes = ENVELOPE_BYTES + len(head) + len(body)
+        if not self._jobs.busy():
+            room = self._chain.room(frame_bytes)
+            if room is not None:
+                descriptor, offset, place = room
+                self._jobs.write(descriptor, offset, place, FRAME_MAGIC, head, body, sync, partial(
+                    self._written, frame_bytes, (place + ENVELOPE_BYTES + len(head), place + frame_bytes), sync, done))
+                return
+        self._otherwise.write(head, body, sync, done)
+
+    def _written(self, frame_bytes: int, place: Place, sync: bool, done: Written, failed: int, _: None) -> None:
+        """`failed`: an errno; below zero of the sync."""
+        if failed > 0:
+            self._worker.submit(partial(self._chain.cut_back, OSError(failed, os.strerror(failed))), done)
+        elif failed < 0:
+            done(None, LogFailed(f"fdatasync failed: {OSError(-failed, os.strerror(-failed))}"))
+        else:
+            self._chain.note_written(frame_bytes, sync)
+            done(place, None)
 
 
 LogWorker = ThreadWorker | LogThread

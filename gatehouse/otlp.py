@@ -20,8 +20,7 @@ from threading import Thread
 from typing import Any, Final, NamedTuple
 
 from gatehouse import exits
-from gatehouse.tracing.events import Event, Kind
-from gatehouse.tracing.numbering import span_of
+from gatehouse.tracing.events import Event, Kind, span_of
 
 log = logging.getLogger("gatehouse.otlp")
 

@@ -11,22 +11,25 @@ from gatehouse.kernel.groups.group_settings import ASSIGNED
 from gatehouse.kernel.message import Stored, tell
 
 if TYPE_CHECKING:
+    from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
     from gatehouse.kernel.assigned.assigned_values import GroupLook
+    from gatehouse.kernel.groups.calls import Groups
     from gatehouse.kernel.groups.counts import Counts
     from gatehouse.kernel.groups.group import LeasedGroup
     from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.groups.members import Membership, Pop
-    from gatehouse.kernel.kernel import Kernel
     from gatehouse.kernel.message import Handle, Leased, Origin, Owner, Record
-    from gatehouse.kernel.state.topics import Topic
+    from gatehouse.kernel.state.topics import Topic, Topics
 
 
 class PortGroups:
     """See `api.GroupCalls`. `owner` is the port, which is answered for all of its door."""
 
-    def __init__(self, kernel: Kernel, owner: Owner) -> None:
-        self._kernel = kernel
+    def __init__(self, owner: Owner, groups: Groups, assigned: AssignedGroups, topics: Topics) -> None:
         self._owner = owner
+        self._groups = groups
+        self._assigned = assigned
+        self._topics = topics
         self._requests: dict[int, Request] = {}
         self._members: dict[int, NumberedMember] = {}
         self._last = 0
@@ -37,7 +40,7 @@ class PortGroups:
     def _group(self, source: Source, tenant: str) -> LeasedGroup:
         """The group of a source; that of a topic is made where it is missing. Raises UnknownQueue besides."""
         name, topic = source
-        groups = self._kernel.groups
+        groups = self._groups
         if topic:
             return groups.group(name, topic, tenant)
         queue = groups.queue(name, tenant)
@@ -48,19 +51,19 @@ class PortGroups:
     # ---- from definitions
 
     def settings(self, name: str, tenant: str) -> GroupSettings | None:
-        return self._kernel.groups.settings(name, tenant)
+        return self._groups.settings(name, tenant)
 
     def all(self, tenant: str) -> list[tuple[str, GroupSettings]]:
-        return self._kernel.groups.all(tenant)
+        return self._groups.all(tenant)
 
     def topics(self, name: str, tenant: str) -> list[Topic]:
-        return self._kernel.groups.topics(name, tenant)
+        return self._groups.topics(name, tenant)
 
     def offsets(self, name: str, topic: Topic) -> dict[int, int]:
-        return self._kernel.groups.offsets(name, topic)
+        return self._groups.offsets(name, topic)
 
     def behind(self, topics: list[Topic], start: int, count: int) -> list[tuple[int, int]] | None:
-        return self._kernel.groups.behind(topics, start, count)
+        return self._groups.behind(topics, start, count)
 
     def counts(self, source: Source, tenant: str) -> Counts:
         return self._group(source, tenant).counts()
@@ -69,32 +72,32 @@ class PortGroups:
         return self._group(source, tenant).unsettled()
 
     def look(self, name: str, tenant: str) -> GroupLook | None:
-        return self._kernel.assigned.look(name, tenant)
+        return self._assigned.look(name, tenant)
 
     def topics_of(self, partition_ids: list[int]) -> list[tuple[Topic, list[int]]]:
-        return self._kernel.assigned.topics_of(partition_ids)
+        return self._assigned.topics_of(partition_ids)
 
     def queue(self, name: str, tenant: str) -> Queue | None:
-        return self._kernel.groups.queue(name, tenant)
+        return self._groups.queue(name, tenant)
 
     def queues(self, tenant: str) -> list[Queue]:
-        return self._kernel.groups.queues(tenant)
+        return self._groups.queues(tenant)
 
     def bindings(self, queue: Queue) -> list[tuple[bool, str]]:
-        return self._kernel.groups.bindings(queue)
+        return self._groups.bindings(queue)
 
     def committed(self, queue: Queue, partition_id: int) -> int:
-        return self._kernel.groups.queue_group(queue).committed(partition_id) if self._is_there(queue) else -1
+        return self._groups.queue_group(queue).committed(partition_id) if self._is_there(queue) else -1
 
     def states(self, queue: Queue, partition_id: int, offsets: list[int]) -> list[tuple[bool, bool]]:
         if not self._is_there(queue):
             return [(True, False)] * len(offsets)
-        group = self._kernel.groups.queue_group(queue)
+        group = self._groups.queue_group(queue)
         return [(group.is_settled(partition_id, offset), group.is_leased(partition_id, offset)) for offset in offsets]
 
     def _is_there(self, queue: Queue) -> bool:
         """It may have been deleted, and made anew."""
-        now = self._kernel.groups.queue(queue.name, queue.tenant)
+        now = self._groups.queue(queue.name, queue.tenant)
         return now is not None and now.first_partition_id == queue.first_partition_id
 
     def _require(self, queue: Queue) -> None:
@@ -105,13 +108,13 @@ class PortGroups:
     # ---- told
 
     def define(self, name: str, settings: GroupSettings, tenant: str, number: int) -> None:
-        self._kernel.groups.define(name, settings, tenant=tenant, owner=self._asks(number), token=number)
+        self._groups.define(name, settings, tenant=tenant, owner=self._asks(number), token=number)
 
     def delete(self, name: str, tenant: str, number: int) -> None:
-        self._kernel.groups.delete(name, tenant, self._asks(number), number)
+        self._groups.delete(name, tenant, self._asks(number), number)
 
     def rewind(self, name: str, topic: Topic, offsets: dict[int, int], number: int) -> None:
-        groups, now = self._kernel.groups, self._kernel.topic(topic.name, topic.tenant)
+        groups, now = self._groups, self._topics.get(topic.name, topic.tenant)
         if now is None or now.id != topic.id:
             raise UnknownTopic(f"there is no topic {topic.name!r}, or it was made anew")
         settings = groups.settings(name, topic.tenant)
@@ -122,23 +125,23 @@ class PortGroups:
             groups.rewind(name, topic, offsets, self._asks(number), number)
 
     def declare_queue(self, name: str, settings: QueueSettings, tenant: str, number: int) -> Queue:
-        return self._kernel.groups.declare_queue(name, settings, tenant, self._asks(number), number)
+        return self._groups.declare_queue(name, settings, tenant, self._asks(number), number)
 
     def delete_queue(self, queue: Queue, number: int) -> None:
         self._require(queue)
-        self._kernel.groups.delete_queue(queue, self._asks(number), number)
+        self._groups.delete_queue(queue, self._asks(number), number)
 
     def purge(self, queue: Queue, number: int) -> int:
         self._require(queue)
-        return self._kernel.groups.purge(queue, self._asks(number), number)
+        return self._groups.purge(queue, self._asks(number), number)
 
     def bind(self, filter: str, queue: Queue, number: int) -> None:
         self._require(queue)
-        self._kernel.groups.bind(filter, queue, owner=self._asks(number), token=number)
+        self._groups.bind(filter, queue, owner=self._asks(number), token=number)
 
     def unbind(self, filter: str, queue: Queue, number: int) -> None:
         self._require(queue)
-        self._kernel.groups.unbind(filter, queue, owner=self._asks(number), token=number)
+        self._groups.unbind(filter, queue, owner=self._asks(number), token=number)
 
     def redrive(self, queue: Queue, letters: list[Record], gaps: list[tuple[int, int]], number: int
                 ) -> list[KernelError | None]:
@@ -146,12 +149,12 @@ class PortGroups:
             if number:
                 tell(self._owner, [Stored(number, None, 0, [])])
             return [ExpiredReceipt("this dead letter is gone with its queue")] * len(letters)
-        return self._kernel.groups.redrive(queue, letters, self._asks(number), number, gaps=gaps)
+        return self._groups.redrive(queue, letters, self._asks(number), number, gaps=gaps)
 
     def move(self, queue: Queue, leases: list[Leased], to: str, may_create: bool, maker: str, number: int
              ) -> list[KernelError | None]:
         self._require(queue)
-        return self._kernel.groups.move(queue, leases, to, self._asks(number), number, may_create=may_create,
+        return self._groups.move(queue, leases, to, self._asks(number), number, may_create=may_create,
                                         maker=maker)
 
     # ---- messages for a time
@@ -159,8 +162,8 @@ class PortGroups:
     def take(self, source: Source, tenant: str, count: int, invisible_ms: int, taker: Origin,
              on_taken: Callable[[list[Taken], KernelError | None], None]) -> tuple[int, bool]:
         group = self._group(source, tenant)
-        reader = self._kernel.groups.handles(tenant, source[0])
-        address_of = self._kernel.groups.address_of_leased
+        reader = self._groups.handles(tenant, source[0])
+        address_of = self._groups.address_of_leased
 
         self._last = request = self._last + 1
         asked = self._requests[request] = Request(group)
@@ -199,7 +202,7 @@ class PortGroups:
                ) -> list[KernelError | None]:
         errors: list[KernelError | None] = [None] * len(receipts)
         held: dict[LeasedGroup, list[tuple[int, Handle]]] = {}
-        for at, lease in enumerate(self._kernel.groups.held_in(tenant, name, receipts)):
+        for at, lease in enumerate(self._groups.held_in(tenant, name, receipts)):
             if isinstance(lease, KernelError):
                 errors[at] = lease
             else:
@@ -226,7 +229,7 @@ class PortGroups:
             self._members.pop(number, None)
             on_gone()
 
-        member = self._members[number] = NumberedMember(group, self._kernel.groups.address_of_leased, on_leased, gone)
+        member = self._members[number] = NumberedMember(group, self._groups.address_of_leased, on_leased, gone)
         member.membership = group.join(member, credit, keeps=keeps, taker=taker)
         return number
 

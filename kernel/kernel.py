@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any
 
 from gatehouse.kernel.addresses.address import is_topic_name
-from gatehouse.kernel.addresses.filters import MANY, ONE, parse_filter
 from gatehouse.kernel.addresses.makers import Makers
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
@@ -37,9 +36,8 @@ from gatehouse.kernel.groups.lags import Lags
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.halves.halves import Halves
 from gatehouse.kernel.ids import Identity
-from gatehouse.kernel.index.checkpoints import Checkpoints
 from gatehouse.kernel.index.index import Index
-from gatehouse.kernel.index.memtable import Memtables
+from gatehouse.kernel.index.memtable import Checkpoints, Memtables
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.journeys.journeys import Journeys
@@ -50,7 +48,6 @@ from gatehouse.kernel.journeys.trail import Trail
 from gatehouse.kernel.journeys.why import Reasons
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.log.frame_writer import WorkerWriter
 from gatehouse.kernel.log.log import Damage, FrameWriter, Log
 from gatehouse.kernel.log.reserve import Reserve
 from gatehouse.kernel.message import (
@@ -76,8 +73,7 @@ from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Notices, Worker
 from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.records.headers import expires_at
-from gatehouse.kernel.records.record import give_public
-from gatehouse.kernel.records.unreadable import Unreadable
+from gatehouse.kernel.records.opened import Unreadable
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.recovery.recovery import Beginning, Recovery
 from gatehouse.kernel.retention.compaction import Compaction
@@ -92,13 +88,12 @@ from gatehouse.kernel.shedding import Shedding
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.projection import Projection
-from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.state import Kind, StateTable, Views, decode_epoch_key, decode_position, heads_record
 from gatehouse.kernel.state.store import IndexStore
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
-from gatehouse.kernel.state.views import Views, decode_epoch_key, decode_position, heads_record
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.batches import Batches
-from gatehouse.kernel.write.committer import DURABLE_MS, Answering, Appending, Committer
+from gatehouse.kernel.write.committer import DURABLE_MS, Answering, Appending, Committer, WorkerWriter
 from gatehouse.kernel.write.idempotency import Idempotency, Window
 from gatehouse.kernel.write.producers import KnownProducers, ProducerExpiry, Producers
 from gatehouse.kernel.write.topic_changes import TopicChanges
@@ -428,15 +423,6 @@ class Kernel:  # decision 138
         """As `place_routed`, where the topic of the address is there already; else None, and nothing is made."""
         return self._places.place_known(address, partition_ids, tenant)
 
-    def refresh(self, placement: Placement) -> None:
-        """Bring a placement up to date, as an append to it does first. Raises as `place`."""
-        self._places.refresh(placement)
-
-    @property
-    def has_routes(self) -> bool:
-        """Whether addresses may lead elsewhere than to the topic of their first level."""
-        return self._places.routes.any
-
     @property
     def route_entries(self) -> tuple[RouteEntry, ...]:
         """The routes as configured: with them a reader of stored records finds their addresses itself."""
@@ -463,10 +449,6 @@ class Kernel:  # decision 138
             self._appending.append(messages, owner, token, positions, None, judge)
         else:
             self._appending.append_once(messages, owner, token, idempotency_key, None, judge)
-
-    def is_repeated(self, idempotency_key: str) -> bool:
-        """Whether what comes under this key now would be given the first answer, and not stored."""
-        return self._idempotency.knows(idempotency_key)
 
     def append_batch(self, partition_id: int, batch: bytes, owner: Owner | None, token: object = None,
                      divert: Divert | None = None, judge: Judge | None = None) -> None:
@@ -544,23 +526,11 @@ class Kernel:  # decision 138
 
     def bounds(self, partition_id: int) -> tuple[int, int]:
         """(log start offset, high watermark)."""
-        return self._reader.start_of(partition_id), self._watermarks.next_offset(partition_id)
-
-    def next_offset(self, partition_id: int) -> int:
-        """The offset of what is appended next, behind all that is on its way to the disk."""
-        return self._watermarks.next_offset(partition_id) + sum(
-            [frame.builder.entering(partition_id) for frame in self.committer.pending()])
+        return self._reader.bounds(partition_id)
 
     def bounds_of(self, topic: Topic) -> array[int]:
         """Log start offset and high watermark of every partition of a topic, one after the other."""
-        (first, count), *grown = topic.ranges
-        bounds = self._watermarks.bounds_of(first, count)
-        for first, count in grown:
-            bounds.extend(self._watermarks.bounds_of(first, count))
-        if topic.settings.compact:
-            floors = self._watermarks.floors
-            bounds[::2] = array("q", [floors.get(partition_id, 0) for partition_id in topic.partition_ids()])
-        return bounds
+        return self._reader.bounds_of(topic)
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
               on_done: Callable[[list[Fetched]], None], *, kept: bool = False, stored: bool = False,
@@ -576,7 +546,7 @@ class Kernel:  # decision 138
         With `kept`, what is kept below the start of a partition is read too, with gaps where nothing is; a compacted
         partition is always read so. Kept records come each as a piece of its own.
         """
-        self._reader.fetch(wants, max_bytes, partial(give_public, on_done), kept, stored, max_records)
+        self._reader.fetch_public(wants, max_bytes, on_done, kept, stored, max_records)
 
     def bulk_turn(self, max_bytes: int, on_turn: Callable[[int], None]) -> None:
         """Call `on_turn` once a read in bulk may go on beside live messages, with how many bytes it takes at most: what
@@ -599,10 +569,6 @@ class Kernel:  # decision 138
     def note_fault(self, fault: Exception) -> None:
         """A fault of our own that was contained, outside of the kernel."""
         self._on_error(fault)
-
-    def note_unreadable(self, partition_id: int, offset: int, count: int) -> None:
-        """A reader was not given these: a producer's batch has no sound record there."""
-        self._unreadable.note(partition_id, [(offset, offset + count)])
 
     def retained(self, filter: str, tenant: str, on_done: OnRetained, *, max_values: int = 100, start: str = ""
                  ) -> None:
@@ -656,9 +622,6 @@ class Kernel:  # decision 138
     def topic(self, name: str, tenant: str = "/") -> Topic | None:
         return self._topics.get(name, tenant)
 
-    def topic_by_uuid(self, uuid: bytes) -> Topic | None:
-        return self._topics.by_uuid(uuid)
-
     def topics(self, tenant: str = "/") -> list[Topic]:
         """Sorted by name."""
         return self._topics.of(tenant)
@@ -667,14 +630,6 @@ class Kernel:  # decision 138
     def topics_version(self) -> int:
         """Counts the changes of topics: while it stays the same, so do they."""
         return self._topics.version
-
-    def topics_for(self, filter: str, tenant: str = "/") -> list[Topic]:
-        """The topics that can hold messages whose address matches. Raises InvalidFilter."""
-        first, topics = parse_filter(filter)[0], self._topics.of(tenant)
-        if first in (ONE, MANY):
-            return topics
-        return [topic for topic in topics
-                if (levels := self._places.first_levels_of(topic.name)) is None or first in levels]
 
     def create_topic(self, name: str, *, partitions: int | None = None, settings: TopicSettings | None = None,
                      tenant: str = "/", owner: Owner | None = None, token: object = None, maker: str = "") -> Topic:
@@ -772,13 +727,16 @@ class Kernel:  # decision 138
         """What the wall clock said at a hub time, or will say if it is not stepped before; for what is shown."""
         return self._clock.wall_of(hub_ms)
 
-    def gather(self, enter: Callable[[], None], waiting: Callable[[], int]) -> None:
-        """See `Committer.gather`."""
-        self.committer.gather(enter, waiting)
-
     def port(self, door: DoorSide, transactions: HalfHolder | None = None) -> Port:
         """A port of a door's own; see `api.KernelPort`."""
-        return Port(self, self._appending.append, door, transactions)
+        return Port(
+            door, transactions, kernel=self, identity=self._identity, backpressure=self._backpressure,
+            clock=self._clock, topics=self._topics, places=self._places, subscriptions=self._subscriptions,
+            speaker=self.speaker, journeys=self.journeys, committer=self.committer, appending=self._appending,
+            batches=self._batches, idempotency=self._idempotency, receipts=self.receipts, scheduling=self.scheduling,
+            reader=self._reader, unreadable=self._unreadable, watches=self._watches, deliveries=self.deliveries,
+            retained=self._retained, known_producers=self._known_producers, groups=self.groups,
+            assigned=self.assigned)
 
     # ---- what the metrics show
 

@@ -34,19 +34,32 @@ from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 if TYPE_CHECKING:
+    from gatehouse.kernel.addresses.placing import Places
     from gatehouse.kernel.addresses.routes import RouteEntry
-    from gatehouse.kernel.delivery.watches import Watch
+    from gatehouse.kernel.addresses.subscriptions import Subscriptions
+    from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
+    from gatehouse.kernel.backpressure import Backpressure
+    from gatehouse.kernel.delivery.deliveries import Deliveries
+    from gatehouse.kernel.delivery.retained import RetainedValues
+    from gatehouse.kernel.delivery.watches import Watch, Watches
     from gatehouse.kernel.errors import StorageFailed
+    from gatehouse.kernel.groups.calls import Groups
+    from gatehouse.kernel.ids import Identity
+    from gatehouse.kernel.journeys.journeys import Journeys
     from gatehouse.kernel.kernel import Kernel
+    from gatehouse.kernel.message import Speaker
+    from gatehouse.kernel.receipts.receipts import Receipts
+    from gatehouse.kernel.records.opened import Unreadable
     from gatehouse.kernel.scheduling.queries import Page, Scheduled
+    from gatehouse.kernel.scheduling.scheduling import Scheduling
+    from gatehouse.kernel.state.clock import Clock
+    from gatehouse.kernel.state.topics import Topics
+    from gatehouse.kernel.write.idempotency import Idempotency
+    from gatehouse.kernel.write.producers import KnownProducers
+
 
 
 UNKNOWN: Final = "the place was given to somebody else, or under other rights"
-
-Append = Callable[["list[Message]", "Owner | None", object, bool, "dict[int, Placement]",
-                   "Judge | None"], None]
-"""`write.committer.Appending.append`."""
-
 
 class HalfHolder(Protocol):
     """Transactions: they stand beside the kernel and take placed messages (decision 148)."""
@@ -62,6 +75,54 @@ class HalfHolder(Protocol):
         """Hold more of them in an open one."""
 
 
+class MessageAppender(Protocol):
+    """See `write.committer.Appending`."""
+
+    def append(self, messages: list[Any], owner: Owner | None, token: object, positions: bool,
+               placements: dict[int, Placement] | None = None, judge: Judge | None = None) -> None: ...
+
+    def append_once(self, messages: list[PlacedMessage], owner: Owner | None, token: object, key: str, add: None,
+                    judge: Judge | None) -> None: ...
+
+
+class BatchAppender(Protocol):
+    """See `write.batches.Batches`."""
+
+    def append(self, partition_id: int, batch: bytes, owner: Owner | None, token: object, divert: Divert | None,
+               judge: Judge | None) -> None: ...
+
+    def append_all(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object,
+                   idempotency_key: str | None) -> None: ...
+
+
+class Gathers(Protocol):
+    """See `write.committer.Committer`."""
+
+    def gather(self, enter: Callable[[], None], waiting: Callable[[], int]) -> None: ...
+
+    def next_offset(self, partition_id: int) -> int: ...
+
+
+class PartitionReader(Protocol):
+    """See `index.reader.Reader`."""
+
+    def bounds(self, partition_id: int) -> tuple[int, int]: ...
+
+    def bounds_of(self, topic: Topic) -> array[int]: ...
+
+    def fetch_public(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None],
+                     kept: bool, stored: bool, max_records: int) -> None: ...
+
+    def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]
+                        ) -> None: ...
+
+    def offset_of_largest_timestamp(self, partition_id: int, on_done: Callable[[int | None, int], None]) -> None: ...
+
+    def end_of_epoch(self, partition_id: int, epoch: int, on_done: Callable[[int], None]) -> None: ...
+
+    def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None: ...
+
+
 def ask_again(_: str) -> Allowed | None:
     """Of a receipt that is asked for among messages of several guards: nobody judges it, and each guard's own are
     appended by themselves then."""
@@ -71,28 +132,55 @@ def ask_again(_: str) -> Allowed | None:
 class Port:
     """See `api.KernelPort`. The kernel's `Owner` and `Subscriber` for all of its door."""
 
-    def __init__(self, kernel: Kernel, append: Append, door: DoorSide, transactions: HalfHolder | None) -> None:
-        self._kernel = kernel
-        self._append = append
-        self._transactions = transactions
+    def __init__(self, door: DoorSide, transactions: HalfHolder | None, *, kernel: Kernel, identity: Identity,
+                 backpressure: Backpressure, clock: Clock, topics: Topics, places: Places,
+                 subscriptions: Subscriptions, speaker: Speaker, journeys: Journeys | None, committer: Gathers,
+                 appending: MessageAppender, batches: BatchAppender, idempotency: Idempotency, receipts: Receipts,
+                 scheduling: Scheduling, reader: PartitionReader, unreadable: Unreadable, watches: Watches,
+                 deliveries: Deliveries, retained: RetainedValues, known_producers: KnownProducers,
+                 groups: Groups, assigned: AssignedGroups) -> None:
+        """What is asked or told with messages goes to the part that it is about; the `kernel` itself is asked to make,
+        change and delete topics."""
         self._door = door
+        self._transactions = transactions
+        self._kernel = kernel
+        self._identity = identity
+        self._backpressure = backpressure
+        self._clock = clock
+        self._topics = topics
+        self._places = places
+        self._subscriptions = subscriptions
+        self._speaker = speaker
+        self._journeys = journeys
+        self._committer = committer
+        self._appending = appending
+        self._batches = batches
+        self._idempotency = idempotency
+        self._receipts = receipts
+        self._scheduling = scheduling
+        self._reader = reader
+        self._unreadable = unreadable
+        self._all_watches = watches
+        self._deliveries = deliveries
+        self._retained = retained
+        self._known_producers = known_producers
         self._guards: dict[int, dict[int, Placement]] = {}       # what each was given, by number
         self._judges: dict[int, Judge] = {}                      # of receipts that are asked for in its name
         self._last_guard = 0
         self._last_place = 0
         self._watches: dict[int, Watch] = {}
         self._last_watch = 0
-        self._groups = PortGroups(kernel, self)
+        self._groups = PortGroups(self, groups, assigned, topics)
 
     # ---- from definitions
 
     @property
     def epoch(self) -> int:
-        return self._kernel.epoch
+        return self._identity.epoch
 
     @property
     def hub(self) -> bytes:
-        return self._kernel.hub
+        return self._identity.hub
 
     @property
     def settings(self) -> KernelSettings:
@@ -100,61 +188,61 @@ class Port:
 
     @property
     def congested(self) -> bool:
-        return self._kernel.congested
+        return self._backpressure.congested
 
     @property
     def records_journeys(self) -> bool:
-        return self._kernel.records_journeys
+        return self._journeys is not None
 
     def told(self, kind: int, origin: Origin, tenant: str, address: str, reason: str) -> None:
-        if self._kernel.journeys is not None:
-            self._kernel.journeys.on_client(kind, origin, tenant, address, reason)
+        if self._journeys is not None:
+            self._journeys.on_client(kind, origin, tenant, address, reason)
 
     def address_of_place(self, guard: int, place: int) -> str:
         placement = self._guards[guard].get(place)
         return "" if placement is None else placement.address
 
     def speaks(self, origin: Origin) -> None:
-        self._kernel.speaker.speaks(origin)
+        self._speaker.speaks(origin)
 
     def speak_in_turn(self, stops: list[int], origins: list[Origin], traces: bool) -> None:
-        self._kernel.speaker.speak_in_turn(stops, origins, traces)
+        self._speaker.speak_in_turn(stops, origins, traces)
 
     def wall_of(self, hub_ms: int) -> int:
-        return self._kernel.wall_of(hub_ms)
+        return self._clock.wall_of(hub_ms)
 
     def note_delivered(self, door: str, count: int) -> None:
-        self._kernel.deliveries.note_delivered(door, count)
+        self._deliveries.note_delivered(door, count)
 
     def has_expired(self, record: Record, topic: str, tenant: str) -> bool:
         return self._kernel.has_expired(record, topic, tenant)
 
     def topic(self, name: str, tenant: str) -> Topic | None:
-        return self._kernel.topic(name, tenant)
+        return self._topics.get(name, tenant)
 
     def topic_by_uuid(self, uuid: bytes) -> Topic | None:
-        return self._kernel.topic_by_uuid(uuid)
+        return self._topics.by_uuid(uuid)
 
     def topics(self, tenant: str) -> list[Topic]:
-        return self._kernel.topics(tenant)
+        return self._topics.of(tenant)
 
     @property
     def topics_version(self) -> int:
-        return self._kernel.topics_version
+        return self._topics.version
 
     def topics_for(self, filter: str, tenant: str) -> list[Topic]:
-        return self._kernel.topics_for(filter, tenant)
+        return self._places.topics_for(filter, tenant)
 
     @property
     def route_entries(self) -> tuple[RouteEntry, ...]:
-        return self._kernel.route_entries
+        return self._places.routes.entries
 
     @property
     def delivered(self) -> bool:
-        return self._kernel.delivered
+        return self._deliveries.idle
 
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
-        return self._kernel.address_of(topic, key, headers)
+        return self._places.routes.address_of(topic, key, headers)
 
     # ---- places
 
@@ -177,22 +265,21 @@ class Port:
                 given.pop(place, None)
 
     def place(self, guard: int, address: str, tenant: str, may_create: bool, maker: str) -> int:
-        return self._given(guard, self._kernel.place(address, tenant=tenant, may_create=may_create, maker=maker))
+        return self._given(guard, self._places.place(address, tenant, may_create, maker))
 
     def place_in(self, guard: int, topic: str, key: bytes | None, partition: int | None, tenant: str,
                  may_create: bool, maker: str) -> int:
-        return self._given(guard, self._kernel.place_in(topic, key, partition=partition, tenant=tenant,
-                                                        may_create=may_create, maker=maker))
+        return self._given(guard, self._places.place_in(topic, key, partition, tenant, may_create, maker))
 
     def place_queue(self, guard: int, name: str, tenant: str, priority: int) -> int:
-        queue = self._kernel.groups.queue(name, tenant)
+        queue = self._groups.queue(name, tenant)
         if queue is None:
             raise UnknownQueue(f"there is no queue {name!r}")
-        return self._given(guard, self._kernel.place_queue(queue, priority))
+        return self._given(guard, self._places.place_queue(queue, priority, None))
 
     def place_routed(self, guard: int, address: str, partition_ids: tuple[int, ...], tenant: str, may_create: bool,
                      maker: str) -> int:
-        return self._given(guard, self._kernel.place_routed(address, partition_ids, tenant, may_create, maker))
+        return self._given(guard, self._places.place_routed(address, partition_ids, tenant, may_create, maker))
 
     # decision 145: numbers are given once, and never again
     def _given(self, guard: int, placement: Placement) -> int:
@@ -211,13 +298,13 @@ class Port:
         placement = self._placement(guard, place)
         if placement.version != placement.first_level.version:
             with suppress(KernelError):      # what cannot be found again is as it was: an append says why
-                self._kernel.refresh(placement)
+                self._places.refresh(placement)
         return placement
 
     def can_be_stored(self, guard: int, place: int) -> bool:
         placement = self._placement(guard, place)
         return (placement.may_create or placement.queue is not None
-                or self._kernel.topic(placement.topic, placement.tenant) is not None)
+                or self._topics.get(placement.topic, placement.tenant) is not None)
 
     def _placement(self, guard: int, place: int) -> Placement:
         placement = self._guards[guard].get(place)
@@ -248,13 +335,14 @@ class Port:
     def append(self, guard: int, messages: list[Message], number: int, positions: bool, idempotency_key: str | None
                ) -> None:
         if idempotency_key is not None:
-            self._kernel.append(self._placed(guard, messages), self if number else None, number, positions=positions,
-                                idempotency_key=idempotency_key, judge=self._judges[guard])
+            self._appending.append_once(self._placed(guard, messages), self if number else None, number,
+                                        idempotency_key, None, self._judges[guard])
             return
-        self._append(messages, self if number else None, number, positions, self._guards[guard], self._judges[guard])
+        self._appending.append(messages, self if number else None, number, positions, self._guards[guard],
+                               self._judges[guard])
 
     def is_repeated(self, idempotency_key: str) -> bool:
-        return self._kernel.is_repeated(idempotency_key)
+        return self._idempotency.knows(idempotency_key)
 
     def append_gathered(self, guards: list[int], stops: list[int], messages: list[Message], number: int,
                         positions: bool) -> None:
@@ -270,28 +358,28 @@ class Port:
                 placements[place] = placement
             start = stop
         judge = self._judges[guards[0]] if len(set(guards)) == 1 else ask_again
-        self._append(messages, self if number else None, number, positions, placements, judge)
+        self._appending.append(messages, self if number else None, number, positions, placements, judge)
 
     def gather(self, enter: Callable[[], None], waiting: Callable[[], int]) -> None:
-        self._kernel.gather(enter, waiting)
+        self._committer.gather(enter, waiting)
 
     def schedule(self, guard: int, messages: list[Message], whens: list[When], number: int,
                  idempotency_key: str | None) -> None:
         placed = self._placed(guard, messages)
         self._require_receipts(guard, placed)
-        self._kernel.schedule(placed, whens, self if number else None, number, idempotency_key=idempotency_key)
+        self._scheduling.schedule(placed, whens, self if number else None, number, idempotency_key)
 
     def recall_named(self, name: str, tenant: str, number: int) -> None:
-        self._kernel.scheduling.recall_named(name, tenant, self, number)
+        self._scheduling.recall_named(name, tenant, self, number)
 
     def append_batch(self, partition_id: int, batch: bytes, number: int, divert: Divert | None, guard: int) -> None:
-        self._kernel.append_batch(partition_id, batch, self if number else None, number, divert, self._judges[guard])
+        self._batches.append(partition_id, batch, self if number else None, number, divert, self._judges[guard])
 
     def append_batches(self, batches: list[tuple[int, bytes]], number: int, idempotency_key: str | None) -> None:
-        self._kernel.append_batches(batches, self if number else None, number, idempotency_key=idempotency_key)
+        self._batches.append_all(batches, self if number else None, number, idempotency_key)
 
     def recall(self, message_id: int, tenant: str, number: int) -> None:
-        self._kernel.scheduling.recall(message_id, tenant, self, number)
+        self._scheduling.recall(message_id, tenant, self, number)
 
     def begin(self, guard: int, halves: list[HalfMessage], group: str, tenant: str, by: str, checks: Any, number: int,
               name: str | None) -> None:
@@ -307,7 +395,7 @@ class Port:
     def _require_receipts(self, guard: int, placed: list[PlacedMessage]) -> None:
         """Raises ReceiptDenied where one asks for a receipt that its sender may not have. Few ask for one."""
         if asking_among(placed):
-            self._kernel.receipts.require(placed, self._judges[guard])
+            self._receipts.require(placed, self._judges[guard])
 
     def _held(self, guard: int, halves: list[HalfMessage]) -> list[Half]:
         """Half messages as transactions take them. Raises UnknownPlace, ReceiptDenied."""
@@ -316,13 +404,13 @@ class Port:
         return [Half(message, half.when, half.delay_ms) for message, half in zip(placed, halves, strict=True)]
 
     def flush(self, number: int) -> None:
-        self._kernel.append([], self, number)
+        self._appending.append([], self, number, False)
 
     def subscribe(self, filter: str, tenant: str) -> None:
-        self._kernel.subscribe(filter, self, tenant=tenant)
+        self._subscriptions.subscribe(filter, self, 0, tenant)
 
     def unsubscribe(self, filter: str, tenant: str) -> None:
-        self._kernel.unsubscribe(filter, self, tenant=tenant)
+        self._subscriptions.unsubscribe(filter, self, tenant)
 
     def create_topic(self, name: str, partitions: int | None, settings: TopicSettings | None, tenant: str, maker: str,
                      number: int) -> Topic:
@@ -350,34 +438,34 @@ class Port:
         self._kernel.note_fault(fault)
 
     def note_unreadable(self, partition_id: int, offset: int, count: int) -> None:
-        self._kernel.note_unreadable(partition_id, offset, count)
+        self._unreadable.note(partition_id, [(offset, offset + count)])
 
     def on_relief(self, callback: Callable[[], None]) -> None:
-        self._kernel.on_relief(callback)
+        self._backpressure.on_relief(callback)
 
     # ---- asked
 
     def bounds(self, partition_id: int) -> tuple[int, int]:
-        return self._kernel.bounds(partition_id)
+        return self._reader.bounds(partition_id)
 
     def next_offset(self, partition_id: int) -> int:
-        return self._kernel.next_offset(partition_id)
+        return self._committer.next_offset(partition_id)
 
     def bounds_of(self, topic: Topic) -> array[int]:
-        return self._kernel.bounds_of(topic)
+        return self._reader.bounds_of(topic)
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None],
               stored: bool, max_records: int = 0) -> None:
-        self._kernel.fetch(wants, max_bytes, on_done, stored=stored, max_records=max_records)
+        self._reader.fetch_public(wants, max_bytes, on_done, False, stored, max_records)
 
     def retained(self, filter: str, tenant: str, on_done: OnRetained, max_values: int, start: str) -> None:
-        self._kernel.retained(filter, tenant, on_done, max_values=max_values, start=start)
+        self._retained.look_up(filter, tenant, max_values, start, on_done)
 
     def scheduled(self, tenant: str, start: bytes, limit: int, on_done: Callable[[Page | StorageFailed], None]) -> None:
-        self._kernel.scheduling.page(tenant, start, limit, on_done)
+        self._scheduling.page(tenant, start, limit, on_done)
 
     def show_scheduled(self, message_id: int, tenant: str, on_done: Callable[[Scheduled | None], None]) -> None:
-        self._kernel.scheduling.show(message_id, tenant, on_done)
+        self._scheduling.show(message_id, tenant, on_done)
 
     def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> int:
         self._last_watch = number = self._last_watch + 1
@@ -386,7 +474,7 @@ class Port:
             if self._watches.pop(number, None) is not None:     # else it was given up by who was woken before
                 wake()
 
-        self._watches[number] = self._kernel.watch(partition_ids, woken)
+        self._watches[number] = self._all_watches.add(partition_ids, woken)
         return number
 
     def unwatch(self, number: int) -> None:
@@ -395,19 +483,19 @@ class Port:
             watch.cancel()
 
     def offset_for_time(self, partition_id: int, timestamp_ms: int, on_done: Callable[[int | None, int], None]) -> None:
-        self._kernel.offset_for_time(partition_id, timestamp_ms, on_done)
+        self._reader.offset_for_time(partition_id, timestamp_ms, on_done)
 
     def offset_of_largest_timestamp(self, partition_id: int, on_done: Callable[[int | None, int], None]) -> None:
-        self._kernel.offset_of_largest_timestamp(partition_id, on_done)
+        self._reader.offset_of_largest_timestamp(partition_id, on_done)
 
     def end_of_epoch(self, partition_id: int, epoch: int, on_done: Callable[[int], None]) -> None:
-        self._kernel.end_of_epoch(partition_id, epoch, on_done)
+        self._reader.end_of_epoch(partition_id, epoch, on_done)
 
     def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
-        self._kernel.sizes(partition_ids, on_done)
+        self._reader.sizes(partition_ids, on_done)
 
     def producers_of(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
-        self._kernel.producers_of(partition_id, on_done)
+        self._known_producers.find(partition_id, on_done)
 
     # ---- what the kernel calls
 

@@ -30,10 +30,6 @@ class Hearing(Protocol):
 class Recorder(Protocol):  # decision 202
     """See the module's text."""
 
-    @property
-    def waiting(self) -> bool:
-        """Whether something is to be written with the next frame."""
-
     def gap(self) -> int:
         """How many messages pass before one that may be followed; `kernel.write` counts them down."""
 

@@ -50,7 +50,7 @@ def read(value: bytes | None) -> Context | None:
 
 def is_of_a_hub(header: bytes | None) -> bool:
     """Whether a hub gave this context to a message that had none: its span id is the second half of its trace id,
-    see `numbering`."""
+    see `events.trace_at`."""
     return header is not None and len(header) == OWN_BYTES and header[19:35] == header[36:52]
 
 

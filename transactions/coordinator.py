@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from gatehouse.kernel.errors import Busy, ExpiredReceipt
 from gatehouse.kernel.halves.half_records import Half
 from gatehouse.kernel.message import Owner
-from gatehouse.kernel.port import Port
 from gatehouse.transactions.access import Access
 from gatehouse.transactions.answering import refusal, refuse, refuse_settled
 from gatehouse.transactions.book import Book
@@ -32,7 +31,7 @@ from gatehouse.transactions.settings import CheckSettings, TransactionSettings
 from gatehouse.transactions.states import Answer, State
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.api import DoorSide, ReceiptsByGroup
+    from gatehouse.kernel.api import DoorSide, KernelPort, ReceiptsByGroup
     from gatehouse.kernel.halves.halves import Acks, Offsets
     from gatehouse.kernel.kernel import Kernel
 
@@ -71,7 +70,7 @@ class Transactions:
         self._access.all_known()
         self._moving.turn()
 
-    def port(self, door: DoorSide) -> Port:
+    def port(self, door: DoorSide) -> KernelPort:
         """A port of a door's own, see `kernel.api`."""
         return self._kernel.port(door, self)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER, KEY_ESCAPES, UNROUTED, is_topic_name, unescape
+from gatehouse.kernel.addresses.filters import MANY, ONE, parse_filter
 from gatehouse.kernel.addresses.murmur2 import partition_for
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
@@ -180,6 +181,14 @@ class Places:
     def for_record(self, topic: Topic, partition: int, key: bytes | None, headers: Headers) -> Placement:
         """The placement of a record that is stored already, for matching its address."""
         return self._placement(topic, partition, key, self.routes.address_of(topic.name, key, headers), "")
+
+    def topics_for(self, filter: str, tenant: str) -> list[Topic]:
+        """The topics that can hold messages whose address matches. Raises InvalidFilter."""
+        first, topics = parse_filter(filter)[0], self._topics.of(tenant)
+        if first in (ONE, MANY):
+            return topics
+        return [topic for topic in topics
+                if (levels := self.first_levels_of(topic.name)) is None or first in levels]
 
     def first_levels_of(self, topic: str) -> frozenset[str] | None:
         """The first levels that addresses stored in this topic can have; None: any."""

@@ -51,9 +51,8 @@ from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner, Stored
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.receipts.receipts import Receipts
-from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.state import Kind, StateTable, offset_record
 from gatehouse.kernel.state.topics import Topic, Topics
-from gatehouse.kernel.state.views import offset_record
 
 MAX_GROUPS: Final = 50_000
 """Groups that are in memory."""

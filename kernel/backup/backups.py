@@ -17,8 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from gatehouse.kernel.errors import KernelError, StorageFailed, TooManyBackups, UnknownBackup
 from gatehouse.kernel.ids import Identity
-from gatehouse.kernel.index.checkpoints import Checkpoints
-from gatehouse.kernel.index.memtable import Memtables
+from gatehouse.kernel.index.memtable import Checkpoints, Memtables
 from gatehouse.kernel.log.log import Log, Segment
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.recovery.resuming import lineage_of

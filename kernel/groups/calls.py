@@ -41,9 +41,8 @@ from gatehouse.kernel.groups.sharing import Shared, Sharing
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import NOBODY, Chooser, Handle, Leased, Origin, Owner, Record
 from gatehouse.kernel.records.record import read_headers
-from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.state import Kind, Views, offset_record
 from gatehouse.kernel.state.topics import Topic, Topics
-from gatehouse.kernel.state.views import Views, offset_record
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import Committer
 

@@ -20,9 +20,8 @@ from gatehouse.kernel.groups.prefetcher import Prefetcher
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.retention.holders import NONE_NEEDED, Stretch
-from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.state import Kind, StateTable, Views, decode_offset, offset_key, offset_record
 from gatehouse.kernel.state.topics import Topics
-from gatehouse.kernel.state.views import Views, decode_offset, offset_key, offset_record
 from gatehouse.kernel.state.watermarks import Watermarks
 
 LEAVING: Final = 10_000  # partitions whose next start is remembered, before those that have reached it are not

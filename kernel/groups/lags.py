@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.leasing import Leasing
+from gatehouse.kernel.state.state import Views
 from gatehouse.kernel.state.topics import Topics
-from gatehouse.kernel.state.views import Views
 from gatehouse.kernel.state.watermarks import Watermarks
 
 MAX_CURSORS: Final = 50_000          # of all groups, in one look: 20 ms

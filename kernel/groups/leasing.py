@@ -34,9 +34,8 @@ from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.receipts.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
-from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.state import Kind, StateTable, Views
 from gatehouse.kernel.state.topics import Topic, Topics
-from gatehouse.kernel.state.views import Views
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame

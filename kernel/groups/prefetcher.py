@@ -20,7 +20,7 @@ from gatehouse.kernel.groups.cursor import Cursor, Lease
 from gatehouse.kernel.message import Fetched, Leased, Piece
 from gatehouse.kernel.records.batch import LAST_OFFSET, leased_of, missing
 from gatehouse.kernel.records.headers import EXPIRES_HEADER
-from gatehouse.kernel.records.unreadable import Unreadable
+from gatehouse.kernel.records.opened import Unreadable
 from gatehouse.kernel.retention.holders import Stretch
 
 if TYPE_CHECKING:

@@ -37,9 +37,8 @@ from gatehouse.kernel.groups.prefetcher import Fetch
 from gatehouse.kernel.groups.sharing import shared_name
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.ports import Loop
-from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.state import Kind, StateTable, offset_record
 from gatehouse.kernel.state.topics import Topics
-from gatehouse.kernel.state.views import offset_record
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.pending_frame import PendingFrame
 

@@ -30,8 +30,7 @@ from gatehouse.kernel.scheduling.schedule_records import Pending
 from gatehouse.kernel.scheduling.scheduling import Scheduling
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.reading import StatePages, StateWalk
-from gatehouse.kernel.state.state import Kind, StateTable
-from gatehouse.kernel.state.views import offset_record
+from gatehouse.kernel.state.state import Kind, StateTable, offset_record
 from gatehouse.kernel.write.committer import Adding, Appending, Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame, Places, Submission
 

@@ -23,9 +23,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from gatehouse.kernel.index.cached import block_key
 from gatehouse.kernel.index.kept import kept_key_of
-from gatehouse.kernel.index.memtable import Memtable
+from gatehouse.kernel.index.memtable import Checkpoint, Memtable, Positions, block_key
 from gatehouse.kernel.log.frame import WHOLE, StateRecord
 from gatehouse.kernel.log.log import Segment
 from gatehouse.kernel.state.state import Held, Kind, StateChanges, decode_held, encode_held, store_key
@@ -67,25 +66,6 @@ class Entry(NamedTuple):
     @property
     def end_offset(self) -> int:
         return self.first_offset + self.record_count
-
-
-class Positions(NamedTuple):
-    """How far the store is complete."""
-
-    main: int
-    kept: int
-    next_id: int
-    append_ms: int = 0           # of the newest frame
-
-
-class Checkpoint(NamedTuple):
-    """Everything one checkpoint writes; taken on the kernel's thread, written on another."""
-
-    memtable: Memtable
-    changes: StateChanges
-    pages: dict[int, bytes]
-    positions: Positions
-    consumed: dict[int, int]           # partitions of which nothing before this offset is needed any more
 
 
 def memtable_entry(memtable: Memtable, number: int) -> Entry:

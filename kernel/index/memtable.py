@@ -1,23 +1,66 @@
-"""The newest part of the index: every entry since the last checkpoint, in memory, and recent bodies. Hot.
+"""The newest part of the index: in memory until a checkpoint writes it to the store, and what stays there after. Hot.
+
+    Memtable       every entry since the last checkpoint
+    Recent         bodies of the newest frames
+    WrittenBlocks  blocks of the index as checkpoints wrote them lately, for as long as bodies of theirs are in memory:
+                   who is some seconds behind needs no thread, no store and no disk
+    Pages          what small reads found on the disk: many clients begin at the same place
+    Checkpoints    what gathered in memory goes to the store, on another thread, and is let go of here
 
 Entries lie in columns in the order of the log; per partition there is a list of their numbers, made when a reader first
 asks: a flood that nobody reads back costs nothing here. A checkpoint takes a whole memtable away and writes it to the
-store; reads then look in the memtable being filled, the one being written, and the store.
+store; reads then look in the memtable being filled, the one being written, and the store. What is kept for readers is
+bounded in bytes, oldest out first. Offsets of a partition are given once and its pieces never change, so what is in
+here is true until the partition is deleted; whether a reader may still have it is asked before (`Reader.fetch`).
+
+A checkpoint is taken when something has changed for `checkpoint_ms` or `checkpoint_bytes` of log have come. The log is
+durable up to what is written, always; the store then says how far it is complete, and the next start replays from
+there. A projection (the SQL catalogue) is told of the same step after the store; it holds up nothing but the next
+checkpoint. A checkpoint that finds the disk full stays in memory, where it is read, and is written again until it fits:
+what comes meanwhile is bounded, since the log finds the disk full too.
 """
 from __future__ import annotations
 
+import struct
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from typing import Final
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gatehouse.kernel.index.cached import Chunk, Pages, WrittenBlocks
+from gatehouse.kernel.backpressure import Backpressure
+from gatehouse.kernel.ids import Identity
+from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import Entries
+from gatehouse.kernel.log.log import Log
+from gatehouse.kernel.message import Piece
+from gatehouse.kernel.ports import Loop, Worker
+from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.clock import Clock
+from gatehouse.kernel.state.projection import Projection, Step, changed_definitions, whole_definitions
+from gatehouse.kernel.state.state import StateChanges, StateTable
+from gatehouse.kernel.state.store import StoreFull
+from gatehouse.kernel.state.watermarks import Watermarks
+
+if TYPE_CHECKING:
+    from gatehouse.kernel.index.index import Index
 
 ENTRY_BYTES: Final = 100        # of memory an entry costs here, for the checkpoint's bound
 WRITTEN_SHARE: Final = 8        # of the bytes for bodies, one part besides for blocks of the index,
 PAGES_SHARE: Final = 16         # and one for pages that were read
 NO_NUMBERS: Final[list[int]] = []
+KEY: Final = struct.Struct(">cQQ")
+PREFIX_BYTES: Final = 9             # of a block's key: all but the offset
+BLOCK_BYTES: Final = 150            # of memory a block costs beside its rows: key, two objects, two places in lists
+CHUNKS: Final = 16                  # small checkpoints are laid together until they are such a part of the limit
+PIECE_BYTES: Final = 250            # of memory a piece costs beside its data
+
+BEHIND_BYTES: Final = 64 << 20     # of changed state, beyond what a checkpoint is taken for: publishers wait
+FULL_RETRY_MS: Final = 1_000       # the index does not fit on the disk: until it is tried again
+
+Ranges = tuple[tuple[int, int], ...]
+"""Partitions, as (first id, count)."""
 
 
 class Memtable:  # decision 9
@@ -127,6 +170,158 @@ class Recent:
         return self._bodies.get(position)
 
 
+def block_key(partition_id: int, offset: int) -> bytes:
+    """Under which a block that begins at this offset lies in the store."""
+    return KEY.pack(b"b", partition_id, offset)
+
+
+class Chunk(NamedTuple):
+    """Blocks of one checkpoint or several, by their sorted keys."""
+
+    keys: list[bytes]
+    blocks: list[bytes]
+    end: int                        # of the log that they are about
+    size_bytes: int
+    joined: bool                    # what the newest one has is in here, too
+
+
+def merged(ranges: Iterable[tuple[int, int]]) -> Ranges:
+    """The same partitions in order, neighbours as one range: ids are given one after the other."""
+    rows: list[tuple[int, int]] = []
+    for first, count in sorted(ranges):
+        if rows and first <= rows[-1][0] + rows[-1][1]:
+            begin, before = rows.pop()
+            first, count = begin, max(before, first + count - begin)
+        rows.append((first, count))
+    return tuple(rows)
+
+
+def without(chunk: Chunk, ranges: Ranges) -> Chunk:
+    """The chunk without the blocks of these partitions, which are `merged`; its lists are left as they are."""
+    keys: list[bytes] = []
+    blocks: list[bytes] = []
+    size_bytes, at = chunk.size_bytes, 0
+    for first, count in ranges:
+        begin = bisect_left(chunk.keys, block_key(first, 0), at)
+        end = bisect_left(chunk.keys, block_key(first + count, 0), begin)
+        if begin < end:
+            size_bytes -= sum([len(block) + BLOCK_BYTES for block in chunk.blocks[begin:end]])
+            keys += chunk.keys[at:begin]
+            blocks += chunk.blocks[at:begin]
+            at = end
+    if not at:
+        return chunk
+    return Chunk(keys + chunk.keys[at:], blocks + chunk.blocks[at:], chunk.end, size_bytes, chunk.joined)
+
+
+class WrittenBlocks:  # decision 350
+    """See the module's text. `prepare` may be called on another thread, one call at a time, each followed by `take`."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes: int = limit_bytes
+        self._chunks: list[Chunk] = []
+        self._deleted: list[Ranges] = []         # since the checkpoint before the last one
+        self._deleted_before: int = 0            # how many of them before the last one
+        self._gone: set[int] = set()             # partitions that were deleted since the last one
+        self.size_bytes: int = 0
+
+    def prepare(self, blocks: list[tuple[bytes, bytes]], end: int) -> Chunk:
+        """What `take` takes: these blocks, in the order of their keys, laid together with those before if both are
+        few."""
+        size_bytes = 0
+        for _, block in blocks:
+            size_bytes += len(block) + BLOCK_BYTES
+        last = self._chunks[-1] if self._chunks else None
+        joined = last is not None and last.size_bytes + size_bytes <= self._limit_bytes // CHUNKS
+        if last is not None and joined:
+            blocks = sorted([*zip(last.keys, last.blocks, strict=True), *blocks])
+            size_bytes += last.size_bytes
+        return Chunk([key for key, _ in blocks], [block for _, block in blocks], end, size_bytes, joined)
+
+    def take(self, chunk: Chunk, oldest: int) -> None:
+        """These are in the store now; bodies before the position `oldest` are not in memory any more."""
+        chunks = self._chunks
+        if chunk.joined:
+            self.size_bytes -= chunks.pop().size_bytes
+        chunks.append(chunk)
+        self.size_bytes += chunk.size_bytes
+        if self._deleted:                                # which the checkpoint may have had to write
+            ranges = merged([each for deleted in self._deleted for each in deleted])
+            chunks = self._chunks = [without(each, ranges) for each in chunks]
+            self.size_bytes = sum([each.size_bytes for each in chunks])
+        del self._deleted[:self._deleted_before]
+        self._deleted_before = len(self._deleted)
+        self._gone.clear()
+        while chunks and (chunks[0].end <= oldest or self.size_bytes > self._limit_bytes):
+            self.size_bytes -= chunks.pop(0).size_bytes
+
+    def forget_partitions(self, ranges: Ranges) -> None:
+        """Nobody is given blocks of deleted partitions. Their memory goes with the next checkpoint: where thousands are
+        deleted at once, that goes through all blocks once."""
+        self._deleted.append(ranges)
+        for first, count in ranges:
+            self._gone.update(range(first, first + count))
+
+    def block_of(self, partition_id: int, offset: int) -> bytes | None:
+        """The only block in here that may hold an offset."""
+        if partition_id in self._gone:
+            return None
+        key = block_key(partition_id, offset)
+        prefix = key[:PREFIX_BYTES]
+        for chunk in reversed(self._chunks):
+            at = bisect_right(chunk.keys, key) - 1
+            if at >= 0 and chunk.keys[at].startswith(prefix):
+                return chunk.blocks[at]
+        return None
+
+
+class Pages:  # decision 351
+    """See the module's text: by partition, offset and how many records were asked for, the pieces that have them."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes: int = limit_bytes
+        self._pages: OrderedDict[tuple[int, int, int], list[Piece]] = OrderedDict()
+        self.size_bytes: int = 0
+
+    def get(self, partition_id: int, offset: int, max_records: int) -> list[Piece] | None:
+        """What was read there, as it may be given away."""
+        key = (partition_id, offset, max_records)
+        pieces = self._pages.get(key)
+        if pieces is None:
+            return None
+        self._pages.move_to_end(key)
+        return pieces.copy()
+
+    def clear(self) -> None:
+        """Some partition is deleted: which pages are its own is not looked for."""
+        self._pages.clear()
+        self.size_bytes = 0
+
+    def add(self, partition_id: int, offset: int, max_records: int, pieces: list[Piece]) -> None:
+        """These were read, if they have as many records from that offset on, and none is missing between."""
+        at, size_bytes = offset, 0
+        for piece in pieces:
+            if piece.first_offset > at:
+                return
+            at = piece.first_offset + piece.count
+            size_bytes += len(piece.data) + PIECE_BYTES
+        if at - offset < max_records or size_bytes > self._limit_bytes // CHUNKS:
+            return
+        key = (partition_id, offset, max_records)
+        before = self._pages.pop(key, None)
+        if before is not None:
+            self.size_bytes -= size_of(before)
+        self._pages[key] = pieces.copy()
+        self.size_bytes += size_bytes
+        while self.size_bytes > self._limit_bytes:
+            self.size_bytes -= size_of(self._pages.popitem(last=False)[1])
+
+
+def size_of(pieces: list[Piece]) -> int:
+    """The memory that they take."""
+    return sum([len(piece.data) + PIECE_BYTES for piece in pieces])
+
+
 class Memtables:
     """What is in memory of the newest frames: entries that no checkpoint has written, and bodies."""
 
@@ -166,3 +361,207 @@ class Memtables:
         frozen, self.frozen = self.frozen, None
         if frozen is not None and frozen.chunk is not None:
             self.written.take(frozen.chunk, self.recent.oldest(frozen.end))
+
+
+class Positions(NamedTuple):
+    """How far the store is complete."""
+
+    main: int
+    kept: int
+    next_id: int
+    append_ms: int = 0           # of the newest frame
+
+
+class Checkpoint(NamedTuple):
+    """Everything one checkpoint writes; taken on the kernel's thread, written on another."""
+
+    memtable: Memtable
+    changes: StateChanges
+    pages: dict[int, bytes]
+    positions: Positions
+    consumed: dict[int, int]           # partitions of which nothing before this offset is needed any more
+
+
+class Checkpoints:
+    """`log_worker` syncs the log, `worker` writes the index; `next_id` gives the next message id."""
+
+    def __init__(self, *, loop: Loop, log_worker: Worker, worker: Worker, log: Log, index: Index, memtables: Memtables,
+                 watermarks: Watermarks, state: StateTable, clock: Clock, disk_guard: DiskGuard,
+                 backpressure: Backpressure, settings: KernelSettings, identity: Identity,
+                 projection: Projection | None, next_id: Callable[[], int],
+                 on_superseded: Callable[[list[bytes]], None], fatal: Callable[[str], None]) -> None:
+        """`on_superseded` is told the keys of KEPT records whose LATEST record a checkpoint has replaced."""
+        self._loop = loop
+        self._log_worker = log_worker
+        self._worker = worker
+        self._log = log
+        self._index = index
+        self._memtables = memtables
+        self._watermarks = watermarks
+        self._state = state
+        self._clock = clock
+        self._disk_guard = disk_guard
+        self._backpressure = backpressure
+        self._settings = settings
+        self._identity = identity
+        self._projection = projection
+        self._next_id = next_id
+        self._on_superseded = on_superseded
+        self._fatal = fatal
+        self._frozen_at = Positions(0, 0, 0)               # what the newest checkpoint is complete to
+        self._projected = 0                                # up to where a projection can be that missed nothing
+        self._timer_set = False
+        self._busy = False
+        self.full = False                                # the last try did not fit, and there will be another one
+        self._waiting: list[Callable[[], None]] = []       # wanted another one, after the one under way
+        self._on_end: Callable[[], None] | None = None
+        self.kept_end = 0
+        self.behind_bytes = BEHIND_BYTES
+        self.taken = 0
+        self.taken_ms = 0                                  # when the last one was there; 0: none since the start
+        self.postponed = 0
+
+    def begin(self, kept_end: int) -> None:
+        """Recovery has ended; the kept chain ends there. What it brought is written in time."""
+        self.kept_end = kept_end
+        self._frozen_at = self._index.positions()
+        self._projected = self._frozen_at.main
+        self.note()
+
+    def note_kept(self, kept_end: int) -> None:
+        """The kept chain ends here now, and its records are in the state's memory."""
+        assert kept_end >= self.kept_end, "the kept chain grows"
+        self.kept_end = kept_end
+
+    def forget_partitions(self, ranges: tuple[tuple[int, int], ...]) -> None:
+        """See `kernel.write.pending_frame.Forgetter`."""
+        self._memtables.written.forget_partitions(ranges)
+        self._memtables.pages.clear()
+        self._worker.submit(partial(self._index.forget_partitions, ranges), self._forgotten)
+
+    def _forgotten(self, _: None, error: BaseException | None) -> None:
+        if error is not None:
+            self._fatal(f"the index cannot be written: {error}")
+
+    def note(self) -> None:
+        """Something was applied: take a checkpoint in time."""
+        size_bytes = self._memtables.newest.size_bytes() + self._state.changes.size_bytes
+        if size_bytes >= self._settings.checkpoint_bytes and not self._busy:
+            self._start(sync=False, on_done=None)
+        elif not self._timer_set:
+            self._timer_set = True
+            self._loop.call_at(self._loop.now_ms() + self._settings.checkpoint_ms, self._on_timer)
+        # decision 18: more has changed since the one under way was begun than memory should hold
+        if self._busy and self._state.changes.size_bytes > self._settings.checkpoint_bytes + self.behind_bytes:
+            self._backpressure.report(self, True)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the next one is due before the one under way is written."""
+        return self._busy and self._state.changes.size_bytes > self._settings.checkpoint_bytes
+
+    def _on_timer(self) -> None:
+        self._timer_set = False
+        if self._busy:
+            self.note()
+        elif self._changed():
+            self._start(sync=False, on_done=None)
+
+    def unwritten_bytes(self) -> int:
+        """Index and state in memory that no checkpoint holds yet, about."""
+        frozen, changes = self._memtables.frozen, self._state.frozen
+        gathered = self._memtables.newest.size_bytes() + self._state.changes.size_bytes
+        return gathered + (frozen.size_bytes() if frozen else 0) + (changes.size_bytes if changes else 0)
+
+    def take(self, on_done: Callable[[], None]) -> None:
+        """Take one now and make it survive a power cut; `on_done` when it does."""
+        if self._busy:
+            self._waiting.append(partial(self.take, on_done))
+        else:
+            self._start(sync=True, on_done=on_done)
+
+    def end(self, on_done: Callable[[], None]) -> None:
+        """The last one. A disk that is full is not waited for: the next start replays what could not be written."""
+        if self.full:
+            on_done()
+            return
+        self._on_end = on_done
+        self.take(self._ended)
+
+    def _ended(self) -> None:
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
+
+    def _changed(self) -> bool:
+        return bool(len(self._memtables.newest.position) or self._state.changes.newest or self._watermarks.dirty)
+
+    def _start(self, *, sync: bool, on_done: Callable[[], None] | None) -> None:
+        assert not self._busy, "one checkpoint at a time"
+        self._busy = True
+        checkpoint = self.freeze()
+        write = partial(self._write, checkpoint, sync)
+        done = partial(self._written, write, on_done)
+        if self._settings.fsync == "commit":
+            self._worker.submit(write, done)
+        else:
+            self._log_worker.submit(self._log.sync, lambda _, error: self._synced(write, done, error))
+
+    def _synced(self, write: Callable[[], list[bytes]],
+                done: Callable[[list[bytes] | None, BaseException | None], None],
+                error: BaseException | None) -> None:
+        if error is not None:
+            self._fatal(f"the log failed, nothing more can be promised: {error}")
+            return
+        self._worker.submit(write, done)
+
+    def freeze(self) -> Checkpoint:
+        """Take what has gathered away; reads look at it until it is written."""
+        assert self._memtables.frozen is None and self._state.frozen is None, "what was frozen before is written"
+        memtable, changes = self._memtables.freeze(), self._state.freeze()
+        pages, consumed = self._watermarks.take_changes()
+        positions = Positions(memtable.end, self.kept_end, self._next_id(), self._clock.append_ms)
+        assert all(now >= then for now, then in zip(positions, self._frozen_at, strict=True)), "all of these rise"
+        self._frozen_at = positions
+        return Checkpoint(memtable, changes, pages, positions, consumed)
+
+    def thaw(self) -> None:
+        """What was frozen is in the store."""
+        self._memtables.thaw()
+        self._state.thaw()
+
+    def _write(self, checkpoint: Checkpoint, sync: bool) -> list[bytes]:
+        superseded = self._index.write(checkpoint, [*self._log.segments(), *self._log.kept_segments()], sync=sync)
+        memtable = checkpoint.memtable
+        memtable.stay_as(self._memtables.written.prepare(memtable.blocks, memtable.end))
+        if self._projection is not None:
+            start, self._projected = self._projected, checkpoint.positions.main
+            self._projection.take(Step(self._identity.hub, self._identity.epoch, start, self._projected,
+                                       changed_definitions(checkpoint.changes),
+                                       lambda: whole_definitions(self._index.scan_state)))
+        return superseded
+
+    def _written(self, write: Callable[[], list[bytes]], on_done: Callable[[], None] | None,
+                 superseded: list[bytes] | None, error: BaseException | None) -> None:
+        if isinstance(error, StoreFull):
+            self.postponed += 1
+            self._disk_guard.note_lack()
+            self.full = True
+            self._loop.call_at(self._loop.now_ms() + FULL_RETRY_MS,
+                               lambda: self._worker.submit(write, partial(self._written, write, on_done)))
+            self._ended()
+            return
+        if superseded is None:
+            self._fatal(f"the index cannot be written: {error}")
+            return
+        assert self._busy and self._memtables.frozen is not None, "a checkpoint ends once"
+        self._busy = self.full = False
+        self.taken += 1
+        self.taken_ms = self._loop.now_ms()
+        self.thaw()
+        self._backpressure.report(self, False)
+        self._on_superseded(superseded)
+        if on_done is not None:
+            on_done()
+        if self._waiting and not self._busy:
+            self._waiting.pop(0)()

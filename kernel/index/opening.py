@@ -44,9 +44,6 @@ class Opening:
     def open(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None],
              answers: list[Fetched]) -> None:
         """Open the pieces of these answers; `on_done` before this returns, unless something has to be cut."""
-        if not any(piece.whole for answer in answers for piece in answer.pieces):
-            on_done(answers)
-            return
         cuts: list[_Cut] = []
         for (_, offset, partition_bytes), answer in zip(wants, answers, strict=True):
             if answer.pieces:

@@ -13,6 +13,7 @@ What a batch has no room for waits for the next. An error is that of the read wh
 """
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
@@ -32,10 +33,10 @@ from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.message import COLD_BYTES, Fetched, Piece
 from gatehouse.kernel.ports import Worker
 from gatehouse.kernel.records.batch import sound_records
-from gatehouse.kernel.records.opened import parts_of
-from gatehouse.kernel.records.unreadable import Unreadable
+from gatehouse.kernel.records.opened import Unreadable, parts_of
+from gatehouse.kernel.records.record import give_public
 from gatehouse.kernel.state.state import Changed, Kind, StateTable
-from gatehouse.kernel.state.topics import Topics
+from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.watermarks import Watermarks
 
 # --- small reads, together ----------------------------------------------------------------------------------------
@@ -203,12 +204,32 @@ class Reader:
             return self._watermarks.floors[partition_id]
         return 0 if start and self._topics.is_compacted(partition_id) else start
 
+    def bounds(self, partition_id: int) -> tuple[int, int]:
+        """Where readers may begin, and where the partition ends."""
+        return self.start_of(partition_id), self._watermarks.next_offset(partition_id)
+
+    def bounds_of(self, topic: Topic) -> array[int]:
+        """Where readers of each partition of a topic may begin, and where it ends, one after the other."""
+        (first, count), *grown = topic.ranges
+        bounds = self._watermarks.bounds_of(first, count)
+        for first, count in grown:
+            bounds.extend(self._watermarks.bounds_of(first, count))
+        if topic.settings.compact:
+            floors = self._watermarks.floors
+            bounds[::2] = array("q", [floors.get(partition_id, 0) for partition_id in topic.partition_ids()])
+        return bounds
+
+    def fetch_public(self, wants: list[tuple[int, int, int]], max_bytes: int,
+                     on_done: Callable[[list[Fetched]], None], kept: bool, stored: bool, max_records: int) -> None:
+        """See `Kernel.fetch`: without headers that are the hub's own."""
+        self.fetch(wants, max_bytes, partial(give_public, on_done), kept, stored, max_records)
+
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int,
               on_done: Callable[[list[Fetched]], None], kept: bool = False, stored: bool = False,
               max_records: int = 0) -> None:
-        """See `Kernel.fetch`."""
+        """As `fetch_public`, with the headers that are the hub's own."""
         if not stored:
-            on_done = partial(self._opening.open, wants, max_bytes, on_done)
+            on_done = partial(self._open, wants, max_bytes, on_done)
         answers: list[Fetched] = []
         cold: list[tuple[Fetched, Want]] = []
         left, cold_bytes, exactly = max_bytes, 0, False
@@ -246,6 +267,16 @@ class Reader:
             self._submit_cold(through, cold_bytes, exactly, answers, cold, on_done)
         else:
             on_done(answers)
+
+    def _open(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None],
+              answers: list[Fetched]) -> None:
+        """Producers' batches among the answers are opened."""
+        for answer in answers:
+            for stored_piece in answer.pieces:
+                if stored_piece.whole:
+                    self._opening.open(wants, max_bytes, on_done, answers)
+                    return
+        on_done(answers)
 
     def fetch_kept(self, wants: list[tuple[int, int, int]], max_bytes: int,
                    on_done: Callable[[list[Fetched]], None]) -> None:

@@ -15,8 +15,7 @@ from gatehouse.kernel.message import Origin, Placement
 from gatehouse.kernel.records.record import NO_HEADERS, add_header, encode_header, named_headers, without_headers
 from gatehouse.kernel.write.pending_frame import Run
 from gatehouse.tracing.context import HEADER, OF_CONTEXT, STATE, Context, only_context
-from gatehouse.tracing.events import Kind, text, unsigned
-from gatehouse.tracing.numbering import TEXT_BYTES, scattered, scattered_texts, trace_of
+from gatehouse.tracing.events import TEXT_BYTES, Kind, scattered, scattered_texts, text, trace_of, unsigned
 
 CORRELATION: Final = b"correlation-id"
 _WANTED: Final = frozenset((HEADER, CORRELATION))

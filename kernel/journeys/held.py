@@ -16,9 +16,9 @@ from gatehouse.kernel.journeys.journey_settings import TENANT
 from gatehouse.kernel.message import Message, Origin, Placement
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.write.pending_frame import Run
-from gatehouse.tracing.budget import Budget
 from gatehouse.tracing.context import HEADER, Context
 from gatehouse.tracing.events import Event, Kind
+from gatehouse.tracing.sampling import Budget
 
 CORRELATION: Final = b"correlation-id"
 

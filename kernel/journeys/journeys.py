@@ -41,12 +41,11 @@ from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import DOOR_MASK, Leased, Message, Origin, Placement, Record, Speaker
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.recorder import Hearing
-from gatehouse.kernel.records.adding_headers import InBatch
 from gatehouse.kernel.records.batch import CODEC_MASK
 from gatehouse.kernel.records.compression import NONE
 from gatehouse.kernel.records.headers import asks_for_trace
 from gatehouse.kernel.records.record import NO_HEADERS, named_headers, read_headers
-from gatehouse.kernel.records.validation import Validated
+from gatehouse.kernel.records.validation import InBatch, Validated
 from gatehouse.kernel.records.validation import with_contexts as batch_with_contexts
 from gatehouse.kernel.shedding import TRACE_EVENTS, Shedding
 from gatehouse.kernel.state.topics import Topics, TopicSettings
@@ -54,11 +53,9 @@ from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import DURABLE_MS, Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame, Run, check
 from gatehouse.kernel.write.topic_changes import TopicChanges
-from gatehouse.tracing.budget import Budget
 from gatehouse.tracing.context import HEADER, Context, only_context
-from gatehouse.tracing.events import FIELDS, OF_CLIENTS, Event, Kind, cut, decode, encode, text
-from gatehouse.tracing.numbering import HALF
-from gatehouse.tracing.sampling import Sampling
+from gatehouse.tracing.events import FIELDS, HALF, OF_CLIENTS, Event, Kind, cut, decode, encode, text
+from gatehouse.tracing.sampling import Budget, Sampling
 
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.cursor import Cursor
@@ -208,11 +205,6 @@ class Journeys:  # decision 198
     def follows_all(self) -> bool:
         """Whether every message is, of topics without a rate of their own."""
         return self._settings.rate >= 1
-
-    @property
-    def waiting(self) -> bool:
-        """Whether something is to be written with the next frame."""
-        return bool(self._waiting)
 
     @property
     def left_out(self) -> int:
@@ -647,6 +639,7 @@ class Journeys:  # decision 198
             self._lost += max(1, event.rows)
             return False
         self._waiting.append(WrittenEvent(event.kind, encode(event), event.at_ms, found_by(event), max(1, event.rows)))
+        self._committer.ask_recorder()
         return True
 
     def _arm(self) -> None:

@@ -21,8 +21,8 @@ from gatehouse.kernel.journeys.trail import EXTENT, Trail, hash_of, named, of_id
 from gatehouse.kernel.message import Fetched, Headers, Origin, Piece, Record
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.records.record import public_record
+from gatehouse.kernel.state.state import Views
 from gatehouse.kernel.state.topics import Topic, Topics
-from gatehouse.kernel.state.views import Views
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.tracing.events import BEGINNINGS, NAMING, OF_CLIENTS, WAITS, WITH_ADDRESS, Event, Kind, cut
 

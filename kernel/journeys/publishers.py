@@ -6,18 +6,18 @@ from functools import partial
 from typing import Final
 
 from gatehouse.kernel.index.reader import Reader
-from gatehouse.kernel.log.log import Log
-from gatehouse.kernel.message import Origin, Piece
-from gatehouse.kernel.ports import Worker
-from gatehouse.kernel.records.authors import (
-    HEAD_BYTES,
-    NUMBER_BITS,
+from gatehouse.kernel.log.frame import (
+    AUTHOR_BITS,
+    COLUMN_HEAD_BYTES,
     Authors,
     CorruptAuthors,
     Stretches,
+    column_length,
     decode_authors,
-    length_of,
 )
+from gatehouse.kernel.log.log import Log
+from gatehouse.kernel.message import Origin, Piece
+from gatehouse.kernel.ports import Worker
 
 MAX_COLUMN_BYTES: Final = 128 << 20          # MAX_AUTHORS with the longest names
 START_BYTES: Final = 256                     # of a frame, read first: most columns are no longer
@@ -84,7 +84,7 @@ class Publishers:
 
     def _name(self, column: Authors, where: int, columns: dict[int, Authors]) -> Origin | None:
         """The name that stands there, in this column or in one of before."""
-        said_at, number = where >> NUMBER_BITS, where & ((1 << NUMBER_BITS) - 1)
+        said_at, number = where >> AUTHOR_BITS, where & ((1 << AUTHOR_BITS) - 1)
         if where < 0:
             return None
         if not said_at:
@@ -101,7 +101,7 @@ def read_columns(log: Log, positions: Sequence[int]) -> dict[int, Authors]:
     """The columns of the frames at these positions; those that have none, or are gone, are not among them."""
     columns: dict[int, Authors] = {}
     for position, start in zip(positions, log.read([(each, 0, START_BYTES) for each in positions]), strict=True):
-        length = length_of(start[:HEAD_BYTES])
+        length = column_length(start[:COLUMN_HEAD_BYTES])
         if not 0 < length <= MAX_COLUMN_BYTES:
             continue
         column = start[:length] if length <= len(start) else log.read([(position, 0, length)])[0]

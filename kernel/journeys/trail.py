@@ -28,8 +28,19 @@ from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.state.store import IndexStore, StoreFull
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.watermarks import Watermarks
-from gatehouse.tracing.events import BEGINNINGS, NAMING, OF_CLIENTS, CorruptEvent, Event, cut, decode, may_tell
-from gatehouse.tracing.numbering import HALF, MASK, number_of
+from gatehouse.tracing.events import (
+    BEGINNINGS,
+    HALF,
+    MASK,
+    NAMING,
+    OF_CLIENTS,
+    CorruptEvent,
+    Event,
+    cut,
+    decode,
+    may_tell,
+    number_of,
+)
 
 PREFIX: Final = b"j"
 META: Final = b"jm"

@@ -3,12 +3,13 @@
 A kilobyte can hold sixty megabytes, and a header can claim two milliards of records. So a batch is opened once for all
 readers, each is given a part at a time, and nothing here costs more than the records that are really there: where their
 bytes end, or a length makes no sense, the rest of the claimed offsets is one piece without bytes. So are records of a
-compressed batch that are larger than their topic takes. Pure.
+compressed batch that are larger than their topic takes. `Unreadable` counts what nobody can be given: the hub's log is
+whole there, so this is no damage of its own. Pure.
 """
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from gatehouse.kernel.errors import CorruptBatch
@@ -125,3 +126,30 @@ def parts_of(piece: Piece, max_record_bytes: int = UNLIMITED) -> Iterator[Piece]
         assert part.count > 0 and part.first_offset >= piece.first_offset, "each part goes on in its batch"
         yield part
         offset = part.first_offset + part.count
+
+
+MAX_MET: Final = 10_000                # stretches that are remembered, so that each counts once; more are not counted
+
+
+class Unreadable:
+    """Counts stretches of such offsets as readers meet them, and tells of the first in each partition.
+
+    `on_first` gets partition id, first offset and how many offsets, as many as the batch claims.
+    """
+
+    def __init__(self, on_first: Callable[[int, int, int], None]) -> None:
+        self._on_first = on_first
+        self.count = 0
+        self._met: set[tuple[int, int]] = set()
+        self._partitions: set[int] = set()
+
+    def note(self, partition_id: int, stretches: list[tuple[int, int]]) -> None:
+        """These, (first, behind the last) each, cannot be given."""
+        for start, stop in stretches:
+            if (partition_id, start) in self._met or len(self._met) >= MAX_MET:
+                continue
+            self._met.add((partition_id, start))
+            self.count += 1
+            if partition_id not in self._partitions:
+                self._partitions.add(partition_id)
+                self._on_first(partition_id, start, stop - start)

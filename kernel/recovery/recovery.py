@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from gatehouse.kernel.groups.group_settings import decode_queue
 from gatehouse.kernel.ids import Identity, check_shards, first_id, shard_of, shards_of
-from gatehouse.kernel.index.index import Checkpoint, Index, Positions
-from gatehouse.kernel.index.memtable import Memtables
+from gatehouse.kernel.index.index import Index
+from gatehouse.kernel.index.memtable import Checkpoint, Memtables, Positions
 from gatehouse.kernel.log.frame import Entries, StateRecord, decode_head, encode_head
 from gatehouse.kernel.log.log import Damage, Frame, Log, is_kept
 from gatehouse.kernel.records.batch import HEADER_BYTES, MAX_BATCH_RECORDS
@@ -30,9 +30,9 @@ from gatehouse.kernel.recovery.resuming import (
 )
 from gatehouse.kernel.retention.retention import frame_of
 from gatehouse.kernel.state.clock import Clock
-from gatehouse.kernel.state.state import Kind, StateTable
-from gatehouse.kernel.state.topics import Topics
-from gatehouse.kernel.state.views import (
+from gatehouse.kernel.state.state import (
+    Kind,
+    StateTable,
     Views,
     decode_position,
     encode_position,
@@ -40,6 +40,7 @@ from gatehouse.kernel.state.views import (
     heads_record,
     partitions_of_watermarks,
 )
+from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.state.watermarks import Watermarks
 
 # --- behind lost frames -------------------------------------------------------------------------------------------

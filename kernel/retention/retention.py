@@ -26,9 +26,8 @@ from typing import Final, NamedTuple
 
 from gatehouse.kernel.errors import Stopping
 from gatehouse.kernel.ids import Identity
-from gatehouse.kernel.index.checkpoints import Checkpoints
 from gatehouse.kernel.index.index import Index
-from gatehouse.kernel.index.memtable import Memtables
+from gatehouse.kernel.index.memtable import Checkpoints, Memtables
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import Entries, StateRecord, decode_head, encode_head
 from gatehouse.kernel.log.log import Log, LogFull, Segment
@@ -39,9 +38,8 @@ from gatehouse.kernel.retention.segment_scan import Name, Needed, SegmentScan, S
 from gatehouse.kernel.retention.spill import Spill
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.clock import Ages, Clock
-from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.state import Kind, StateTable, heads_record
 from gatehouse.kernel.state.topics import Topics, TopicSettings
-from gatehouse.kernel.state.views import heads_record
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import Committer
 

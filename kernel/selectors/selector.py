@@ -10,12 +10,25 @@
 A name without quotes is a header's, but for the parts that every message has: `key`, `address`, `topic`, `timestamp`
 (milliseconds since 1970), `value` (its bytes), and `value.temp`, `value.rooms.0.name`: what a value that is JSON holds
 there. In double quotes it is always a header's. Of several headers of one name the first counts.
+
+What stands at a place in a value that is JSON is as the bytes that a header with the same content would have:
+
+    {"temp": 21.5, "rooms": [{"name": "hall"}], "on": true}
+
+    temp             21.5
+    rooms.0.name     hall
+    on               true
+    rooms            the list, as JSON
+
+What is not there, null, or looked for in a value that is no JSON, is None.
 """
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
+
+import orjson
 
 from gatehouse.kernel.addresses.filters import matches as filter_matches
 from gatehouse.kernel.addresses.filters import parse_filter
@@ -23,7 +36,6 @@ from gatehouse.kernel.errors import InvalidFilter, InvalidSelector
 from gatehouse.kernel.message import Headers
 from gatehouse.kernel.records.record import named_headers
 from gatehouse.kernel.selectors.conditions import Condition, Slots, compile_condition
-from gatehouse.kernel.selectors.json_values import found_in, read_json
 from gatehouse.kernel.selectors.parser import MAX_TERMS, Source, parse_condition
 from gatehouse.kernel.selectors.tokens import check_text
 
@@ -187,3 +199,38 @@ def parse_address(expression: str, text: str | None = None) -> Selector:
 
 
 _FORMS: Final = {"tags": parse_tags, "headers": parse_headers, "address": parse_address}
+
+
+MAX_INDEX_DIGITS: Final = 5              # of a place in a list: no value that is looked into has more
+
+
+def read_json(value: bytes) -> Any:
+    """The document; None where it is none."""
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError:
+        return None
+
+
+def found_in(document: Any, path: list[str]) -> bytes | None:
+    """What stands at the end of the path: names of members, and places in lists, from 0."""
+    for step in path:
+        if isinstance(document, dict):
+            document = document.get(step)
+        elif isinstance(document, list) and step.isascii() and step.isdigit() and len(step) <= MAX_INDEX_DIGITS:
+            at = int(step)
+            document = document[at] if at < len(document) else None
+        else:
+            return None
+    return _written(document)
+
+
+def _written(value: Any) -> bytes | None:
+    if value is None:
+        return None
+    if isinstance(value, str):
+        return value.encode()
+    try:
+        return bytes(orjson.dumps(value))
+    except TypeError:                    # nested deeper than it writes
+        return None

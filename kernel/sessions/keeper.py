@@ -25,8 +25,7 @@ from gatehouse.kernel.sessions.session_records import (
     split_named,
     subscription_key,
 )
-from gatehouse.kernel.state.state import Kind
-from gatehouse.kernel.state.views import offset_record
+from gatehouse.kernel.state.state import Kind, offset_record
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame

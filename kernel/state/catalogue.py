@@ -32,9 +32,8 @@ from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from gatehouse.kernel.state.projection import Definition, Step
-from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.state import Kind, decode_offset, decode_offset_key
 from gatehouse.kernel.state.topics import decode_topic, topic_id_of
-from gatehouse.kernel.state.views import decode_offset, decode_offset_key
 
 # --- the projection -----------------------------------------------------------------------------------------------
 

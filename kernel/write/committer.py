@@ -2,6 +2,7 @@
 
     Patience     how long a frame waits for more publishers
     Answering    owners are told what became of what they appended
+    WorkerWriter a frame gets to the end of the log by a job of Python on the log's thread, for every log and disk
     Committer    the pending frame, the frame on its way, and what becomes of both
     Appending    messages enter the pending frame
 
@@ -38,12 +39,12 @@ from gatehouse.kernel.errors import KeptFull, KernelError, Stopping, StorageFull
 from gatehouse.kernel.ids import NUMBER_BITS
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.log.disk_guard import DiskGuard
-from gatehouse.kernel.log.frame import StateRecord, encode_head
-from gatehouse.kernel.log.log import FrameWriter, Log, LogFull
+from gatehouse.kernel.log.frame import StateRecord, encode_head, note_names
+from gatehouse.kernel.log.log import FrameWriter, Log, LogFull, Place
+from gatehouse.kernel.log.log import Written as FrameWritten
 from gatehouse.kernel.message import RETAIN, Encoded, Judge, Message, Origin, Owner, Placement, Speaker, Stored
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.recorder import Recorder
-from gatehouse.kernel.records.authors import note_names
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.state import StateTable
@@ -188,6 +189,24 @@ class Answering:  # decision 122
                     yield
 
 
+class WorkerWriter:
+    """See `log.FrameWriter`. One frame is on its way at a time."""
+
+    def __init__(self, worker: Worker, log: Log) -> None:
+        self._worker = worker
+        self._log = log
+
+    def write(self, head: bytes, body: bytes, sync: bool, done: FrameWritten) -> None:
+        self._worker.submit(partial(self._write, head, body, sync), done)
+
+    def _write(self, head: bytes, body: bytes, sync: bool) -> Place:
+        """On the log's thread."""
+        position = self._log.append(head, body)
+        if sync:
+            self._log.sync()
+        return position, self._log.end()
+
+
 class Committer:
     """Owns the pending frame, and the one that is on its way to the disk. `deliver` hands to live subscribers
     what they hear of."""
@@ -220,6 +239,7 @@ class Committer:
         self._forgetters: list[Forgetter] = []
         self._on_grown: Callable[[], None] | None = None
         self._recorder: Recorder | None = None
+        self._recorder_waits = False                     # to write into the next frame
         self._pending_frame: PendingFrame | None = None
         self._joining: dict[Participant, None] = {}      # in the next frame that is begun
         self._gathering: list[tuple[Callable[[], None], Callable[[], int]]] = []     # see `gather`
@@ -324,6 +344,11 @@ class Committer:
         """What is not applied yet: the frame on its way, and the pending one."""
         return [frame for frame in (self.flight, self._pending_frame) if frame is not None]
 
+    def next_offset(self, partition_id: int) -> int:
+        """The offset of what is appended next, behind all that is on its way to the disk."""
+        return self._watermarks.next_offset(partition_id) + sum(
+            [frame.builder.entering(partition_id) for frame in self.pending()])
+
     @property
     def pending_bytes(self) -> int:
         """What is taken and not applied yet."""
@@ -335,6 +360,10 @@ class Committer:
             self._joining[participant] = None
         else:
             self._pending_frame.participants.setdefault(participant, False)
+
+    def ask_recorder(self) -> None:
+        """The recorder has something to write with the next frame that is sealed."""
+        self._recorder_waits = True
 
     def note_size(self) -> None:
         """Call after adding to the pending frame: too much of it, and publishers are to be left unread."""
@@ -402,7 +431,8 @@ class Committer:
         """Give records their offsets and complete the state records. The frame before has been applied."""
         builder, participants = pending_frame.builder, pending_frame.participants
         recorder = self._recorder
-        if recorder is not None and (pending_frame.has_journeys or builder.has_copies or recorder.waiting):
+        if recorder is not None and (self._recorder_waits or pending_frame.has_journeys or builder.has_copies):
+            self._recorder_waits = False
             recorder.write(pending_frame, first_id)
         sealed = builder.seal(self._watermarks.next_offsets(builder.partition_ids()), first_id, self._epoch,
                               self._log.newest_base() if builder.has_authors else 0)

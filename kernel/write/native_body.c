@@ -1,4 +1,4 @@
-/* The body of a frame out of messages as they came, and who published them: see kernel/write/body.py, whose
+/* The body of a frame out of messages as they came, and who published them: see kernel/write/pending_frame.py, whose
    `encode_plain` and `authors_plain` say the same.
 
    encode_body(...)     each message becomes a record where it stays: measured first, then written
@@ -569,9 +569,9 @@ static PyObject *module_authors_of(PyObject *Py_UNUSED(module), PyObject *args)
 
 static PyMethodDef module_methods[] = {
     {"encode_body", module_encode_body, METH_VARARGS,
-     "encode_body(laid, run_count, now_ms, front, with_ends): (body, lengths, crcs, ends), see kernel/write/body.py."},
+     "encode_body(laid, run_count, now_ms, front, with_ends): (body, lengths, crcs, ends), see pending_frame.py."},
     {"authors_of", module_authors_of, METH_VARARGS,
-     "authors_of(laid, turns, begins, most): (authors, firsts, numbers), see kernel/write/body.py."},
+     "authors_of(laid, turns, begins, most): (authors, firsts, numbers), see pending_frame.py."},
     {NULL, NULL, 0, NULL}};
 
 static struct PyModuleDef module = {

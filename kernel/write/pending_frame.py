@@ -4,7 +4,16 @@ part in it, and who waits for it. Hot.
 Messages of one partition lie together in a *run*: bare v2 records whose offset deltas count from the run's own zero, so
 that a run becomes a Kafka batch by writing a header before it. A producer's own batch is a run of its own, kept as
 sent. Runs of one partition stand in the order of arrival.
+
+What is laid down as it arrives becomes the frame's body, the records of one run after the other. Laid are, for
+messages: the number of their run, the key as it stands in a record, and behind those the messages themselves; for a
+producer's batch: the number of its run, None, its place, and what follows that; for messages that are encoded
+(`message.Encoded`): the number of their run, b"", and (records, what their times count from, how many). Each message
+becomes a record once, where it stays: nothing of it is encoded, or copied, before its frame is sealed. Whose they are
+is said for the messages of a call, and not with each of them. `encode_body` and `authors_of` are native in the compiled
+wheel (native_body.c), and say the same as `encode_plain` and `authors_plain`.
 """
+# decision 279: a message is encoded when its frame is sealed
 from __future__ import annotations
 
 from array import array
@@ -18,7 +27,7 @@ from crc32c import crc32c
 from gatehouse.kernel.addresses.routes import STATED, stated
 from gatehouse.kernel.addresses.skip_scan import retained_key
 from gatehouse.kernel.errors import MessageTooLarge, UnknownPlace
-from gatehouse.kernel.log.frame import WHOLE, Entries, StateRecord
+from gatehouse.kernel.log.frame import MAX_AUTHORS, NOBODY_NUMBER, U32, WHOLE, Entries, StateRecord, encode_authors
 from gatehouse.kernel.message import (
     RETAIN,
     TRANSIENT,
@@ -31,14 +40,18 @@ from gatehouse.kernel.message import (
     Record,
     Stored,
 )
-from gatehouse.kernel.records.authors import MAX_AUTHORS, encode_authors
 from gatehouse.kernel.records.batch import PLACE_BYTES, BatchHeader, place_of
 from gatehouse.kernel.records.headers import CONTEXT_MARK, RECEIPT_MARK, TRACE_MARK
-from gatehouse.kernel.records.record import CARRIED_HEADERS, SMALL_LIMIT, add_header, are_too_many
-from gatehouse.kernel.state.state import Kind
-from gatehouse.kernel.state.views import decode_offset_key
-from gatehouse.kernel.write import body
-from gatehouse.kernel.write.body import Laid, Turn
+from gatehouse.kernel.records.record import (
+    CARRIED_HEADERS,
+    NULL,
+    SMALL_LIMIT,
+    add_header,
+    are_too_many,
+    read_varint,
+    varint,
+)
+from gatehouse.kernel.state.state import Kind, decode_offset_key
 
 FIRST: Final = 14
 """The length of STATED, RECEIPT_MARK and TRACE_MARK, as it stands in front of their names."""
@@ -49,6 +62,26 @@ CONTEXT_FIRST: Final = CONTEXT_MARK[0]
 
 RUN_LIMIT: Final = SMALL_LIMIT - 1          # records of one run
 AROUND: Final = 9                           # bytes of a record beside key, value and headers, about
+
+
+ENCODED_FIELDS: Final = 3
+"""Of (records, what their times count from, how many they are); a message has five."""
+
+Laid = list[Any]
+"""See the module's text."""
+
+Body = tuple[bytes, bytes, bytes, bytes]
+"""The body; of each run its length; of each its CRC-32C; where each record ends in its run, u32, run by run without
+producers' batches, or b""."""
+
+Turn = tuple[int, list[int] | None, Any]
+"""From which message on, as they were laid, who published them: (message, None, author), where nobody knows it None; or
+(message, stops, authors): those before each of these, counted from it. A producer's batch counts as one message, and so
+do messages that are encoded."""
+
+Authorship = tuple[list[Origin], bytes, bytes]
+"""Who published messages of a frame; where stretches of messages begin, u32, counted from its first id; whose each of
+them is, u16, by his number in the list, or NOBODY_NUMBER."""
 
 
 class Run:  # decision 3
@@ -455,9 +488,9 @@ class BatchBuilder:
         naming: list[Origin] | None = None
         if self.has_authors:
             begins = array("q", [-1 if run.own_id >= 0 else run.first_id - first_id for run in runs])
-            column, naming = encode_authors(first_id, *body.authors_of(self._laid, self._turns, begins, MAX_AUTHORS),
+            column, naming = encode_authors(first_id, *authors_of(self._laid, self._turns, begins, MAX_AUTHORS),
                                             since)
-        data, lengths, crcs, ends = body.encode(self._laid, len(runs), self.now_ms, column, len(self.references) > 0)
+        data, lengths, crcs, ends = encode_body(self._laid, len(runs), self.now_ms, column, len(self.references) > 0)
         self._laid = []
         partition_ids.fromlist([run.partition_id for run in runs])
         first_offsets.fromlist(next_offsets[:len(runs)])
@@ -476,7 +509,7 @@ class BatchBuilder:
     def _add_references(self, entries: Entries, next_offsets: list[int], moved: dict[int, int], data: bytes,
                         ends: bytes) -> None:
         """An entry per reference: the bytes of its records within their run, which has its own entry. `ends`: see
-        `body.encode`."""
+        `encode_body`."""
         record_ends = memoryview(ends).cast("I")
         firsts = list(accumulate([0 if run.flags else run.count for run in self.runs], initial=0))
         i = len(self.runs)
@@ -663,3 +696,106 @@ def answers(submissions: list[Submission], append_ms: int, error: Exception | No
         else:
             mine.append(answer)
     return owner_answers
+
+
+def encode_plain(laid: Laid, run_count: int, now_ms: int, front: bytes, with_ends: bool) -> Body:
+    """`front` stands before the first run. Times of messages count from `now_ms`; ends are given on wish.
+    Raises OverflowError where a body has more than four gigabytes."""
+    runs: list[list[bytes]] = [[] for _ in range(run_count)]
+    whole: dict[int, bytes] = {}
+    key_part = b""
+    run: list[bytes] = []
+    at = 0
+    while at < len(laid):
+        item = laid[at]
+        at += 1
+        if type(item) is int:
+            run, key_part = runs[item], laid[at]
+            at += 1
+            if key_part is None:
+                whole[item] = b"".join(laid[at:at + 2])
+                at += 2
+            continue
+        if len(item) == ENCODED_FIELDS:
+            records, base_ms, _ = item
+            run += _placed(records, base_ms, now_ms, len(run))
+            continue
+        _, value, headers, attributes, timestamp_ms = item
+        before = b"".join((bytes((attributes,)), varint(timestamp_ms - now_ms if timestamp_ms else 0), varint(len(run)),
+                           key_part, NULL if value is None else varint(len(value))))
+        size = len(before) + len(headers) + (0 if value is None else len(value))
+        run.append(b"".join((varint(size), before, b"" if value is None else value, headers)))
+    parts = [whole[number] if number in whole else b"".join(run) for number, run in enumerate(runs)]
+    ends = array("I")
+    if with_ends:
+        for run in runs:
+            ends.extend(accumulate([len(record) for record in run]))
+    return (b"".join([front, *parts] if front else parts), array("I", [len(part) for part in parts]).tobytes(),
+            array("I", [crc32c(part) for part in parts]).tobytes(), ends.tobytes())
+
+
+def _placed(data: bytes, base_ms: int, now_ms: int, number: int) -> list[bytes]:
+    """Encoded records with the places and the times of their run."""
+    records: list[bytes] = []
+    at = 0
+    while at < len(data):
+        length, at = read_varint(data, at)
+        end = at + length
+        attributes = data[at:at + 1]
+        delta_ms, at = read_varint(data, at + 1)
+        record = b"".join((attributes, varint(base_ms + delta_ms - now_ms), varint(number + len(records)),
+                           data[at + 1:end]))
+        records.append(varint(len(record)) + record)
+        at = end
+    return records
+
+
+# decision 298
+def authors_plain(laid: Laid, turns: list[Turn], begins: array[int], most: int) -> Authorship:
+    """`begins`: by run, where the ids of its messages begin, counted from the frame's first; below 0, they have ids of
+    their own and are passed over. Beyond `most` authors nobody is known."""
+    numbers: dict[Origin, int] = {}
+    parts: list[tuple[int, int]] = []                          # from which message on whose they are
+    for first, stops, authors in turns:
+        starts = [first] if stops is None else [first, *[first + stop for stop in stops[:-1]]]
+        for start, author in zip(starts, [authors] if stops is None else authors, strict=True):
+            if author is not None and len(numbers) < most:
+                numbers.setdefault(author, len(numbers))
+            parts.append((start, NOBODY_NUMBER if author is None else numbers.get(author, NOBODY_NUMBER)))
+    if len(parts) == 1 and not parts[0][0]:                    # nearly every frame is one author's
+        firsts = array(U32, [begin for begin in begins if begin >= 0][:1])
+        return list(numbers), firsts.tobytes(), array("H", [parts[0][1]] * len(firsts)).tobytes()
+    of_runs: list[list[int]] = [[] for _ in begins]            # the author's number of each message
+    at = part = message = 0
+    number = NOBODY_NUMBER
+    while at < len(laid):
+        if type(laid[at]) is int:
+            of_run = of_runs[laid[at]]
+            at += 2
+            if laid[at - 1] is not None:
+                continue
+            at += 1                                            # a producer's batch
+        item = laid[at]
+        at += 1
+        while part < len(parts) and parts[part][0] <= message:
+            number = parts[part][1]
+            part += 1
+        message += 1
+        of_run += [number] * (item[2] if type(item) is tuple and len(item) == ENCODED_FIELDS else 1)
+    firsts = array(U32)
+    of_stretches = array("H")
+    for begin, of_run in zip(begins, of_runs, strict=True):
+        for first, number in enumerate(of_run if begin >= 0 else (), begin):
+            if not of_stretches or of_stretches[-1] != number:
+                firsts.append(first)
+                of_stretches.append(number)
+    return list(numbers), firsts.tobytes(), of_stretches.tobytes()
+
+
+encode_body: Callable[[Laid, int, int, bytes, bool], Body] = encode_plain
+authors_of: Callable[[Laid, list[Turn], array[int], int], Authorship] = authors_plain
+try:
+    from gatehouse.kernel.write import native_body
+    encode_body, authors_of = native_body.encode_body, native_body.authors_of
+except ImportError:
+    pass

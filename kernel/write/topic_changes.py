@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner
-from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.state import Kind, decode_offset_key, offset_record
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings, encode_topic, topic_key
-from gatehouse.kernel.state.views import decode_offset_key, offset_record
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame, Submission
 

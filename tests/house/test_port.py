@@ -33,7 +33,7 @@ NAMES = {
     "journeys.origins": {"Came"},
     "journeys.why": {"NOTHING_THERE", "Reason"},
     "addresses.placing": {"QUEUE_PREFIX"},
-    "records.authors": {"Stretches"},
+    "log.frame": {"Stretches"},
     "records.pieces": {"encode_pieces", "encode_principals"},
     "scheduling.accepting": {"first_due"},
     "selectors.tokens": {"MAX_TEXT_CHARS"},
@@ -42,7 +42,7 @@ NAMES = {
     "selectors.selector": {"Selector", "parse_selector"},
     "backup.backups": {"Backup", "BackupFile", "Backups"},
     "state.catalogue": {"settle"},
-    "state.views": {"MAX_METADATA_BYTES"},
+    "state.state": {"MAX_METADATA_BYTES"},
 }
 """Values that stand in a module with more in it; and the copies of the log, which an administrator reads."""
 

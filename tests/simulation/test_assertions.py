@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gatehouse.kernel.index.checkpoints import Checkpoints
+from gatehouse.kernel.index.memtable import Checkpoints
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.segments import SegmentLog

@@ -27,7 +27,6 @@ from gatehouse.kernel.halves.halves import Halves
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.log.frame_writer import WorkerWriter
 from gatehouse.kernel.log.log import Frame
 from gatehouse.kernel.log.segments import SegmentChain
 from gatehouse.kernel.message import Stored
@@ -41,6 +40,7 @@ from gatehouse.kernel.scheduling.schedule_records import decode
 from gatehouse.kernel.scheduling.timers import Timers
 from gatehouse.kernel.state.state import Kind, StateChanges, StateTable
 from gatehouse.kernel.state.watermarks import Watermarks
+from gatehouse.kernel.write.committer import WorkerWriter
 from gatehouse.kernel.write.idempotency import Window
 from gatehouse.kernel.write.pending_frame import PendingFrame
 from gatehouse.kernel.write.producers import Producers
@@ -181,29 +181,49 @@ def with_positions_written_before_the_entries(patch: pytest.MonkeyPatch) -> None
 
 
 def acknowledging_over_mqtt_at_once(patch: pytest.MonkeyPatch) -> None:
-    # the door itself and its port may be compiled: what they call of their own cannot be replaced
-    def port(kernel: Any, door: Any, transactions: Any = None) -> Port:
-        def append(messages: Any, owner: Any, number: Any, positions: bool, placements: Any) -> None:
-            kernel._appending.append(messages, None, number, positions, placements)
-            if owner is not None:
-                for _ in owner.on_stored([Stored(number, None, 0, [])]):
-                    pass
-
-        return Port(kernel, append, door, transactions)
-
-    patch.setattr(Kernel, "port", port)
+    with_ports(patch, HastyMessages)
 
 
 def answering_kafka_before_it_is_stored(patch: pytest.MonkeyPatch) -> None:
-    real = Kernel.append_batch
+    with_ports(patch, HastyBatches)
 
-    def append_batch(kernel: Any, partition_id: int, batch: bytes, owner: Any, token: Any, divert: Any = None,
-                     judge: Any = None) -> None:
-        real(kernel, partition_id, batch, None, token, divert, judge)
-        for _ in owner.on_stored([Stored(token, None, 0, [(partition_id, kernel.bounds(partition_id)[1], -1)])]):
-            pass
 
-    patch.setattr(Kernel, "append_batch", append_batch)
+def with_ports(patch: pytest.MonkeyPatch, hasty: type[HastyPort]) -> None:
+    """The door itself and its port may be compiled: what they call of their own cannot be replaced."""
+    real = Kernel.port
+    patch.setattr(Kernel, "port", lambda kernel, door, transactions=None: hasty(real(kernel, door, transactions), door))
+
+
+class HastyPort:
+    """A port that answers some calls before anything is durable."""
+
+    def __init__(self, port: Port, door: Any) -> None:
+        self._port = port
+        self._door = door
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._port, name)
+
+    def answer(self, number: int, positions: list[Any]) -> None:
+        if number:
+            for _ in self._door.on_answers([Stored(number, None, 0, positions)]):
+                pass
+
+
+class HastyMessages(HastyPort):
+    def append(self, guard: int, messages: Any, number: int, positions: bool, key: str | None) -> None:
+        self._port.append(guard, messages, 0, positions, key)
+        self.answer(number, [])
+
+    def append_gathered(self, guards: list[int], stops: list[int], messages: Any, number: int, positions: bool) -> None:
+        self._port.append_gathered(guards, stops, messages, 0, positions)
+        self.answer(number, [])
+
+
+class HastyBatches(HastyPort):
+    def append_batch(self, partition_id: int, batch: bytes, number: int, divert: Any, guard: int) -> None:
+        self._port.append_batch(partition_id, batch, 0, divert, guard)
+        self.answer(number, [(partition_id, self._port.bounds(partition_id)[1], -1)])
 
 
 def without_records(patch: pytest.MonkeyPatch, of: type[Any], stays: Callable[[Any, StateRecord], bool]) -> None:

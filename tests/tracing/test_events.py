@@ -5,8 +5,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatehouse.tracing.events import MAX_ID, CorruptEvent, Event, Kind, decode, encode, may_tell
-from gatehouse.tracing.numbering import number_of, scattered, scattered_texts, trace_at, trace_of
+from gatehouse.tracing.events import (
+    MAX_ID,
+    CorruptEvent,
+    Event,
+    Kind,
+    decode,
+    encode,
+    may_tell,
+    number_of,
+    scattered,
+    scattered_texts,
+    trace_at,
+    trace_of,
+)
 
 OWN = b"hub's 8 "
 

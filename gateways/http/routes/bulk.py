@@ -74,8 +74,8 @@ from gatehouse.kernel.records.pieces import encode_pieces, encode_principals
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
+    from gatehouse.kernel.log.frame import Stretches
     from gatehouse.kernel.message import Fetched, Piece
-    from gatehouse.kernel.records.authors import Stretches
     from gatehouse.kernel.state.topics import Topic
 
 MAX_TOPICS: Final = 1_000

@@ -25,7 +25,7 @@ from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.gateways.kafka.topics import find_asked
 from gatehouse.kernel.errors import KernelError, UnknownGroup
 from gatehouse.kernel.message import Stored
-from gatehouse.kernel.state.views import MAX_METADATA_BYTES
+from gatehouse.kernel.state.state import MAX_METADATA_BYTES
 
 if TYPE_CHECKING:
     from gatehouse.kernel.state.topics import Topic

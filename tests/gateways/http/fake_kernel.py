@@ -9,19 +9,17 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Callable, Collection
-from typing import Any, cast
+from typing import Any
 
 from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.addresses.routes import Routed, RouteEntry, Routes
 from gatehouse.kernel.api import DoorSide
 from gatehouse.kernel.delivery.watches import Watch, Watches
 from gatehouse.kernel.errors import InvalidTopic, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownTopic
-from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.message import (
     Fetched,
     FirstLevel,
     Message,
-    NumberedMessage,
     Owner,
     Piece,
     Placement,
@@ -34,6 +32,7 @@ from gatehouse.kernel.shedding import Shedding
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
 from gatehouse.kernel.world import FakeLoop
+from tests.gateways.port_over import port_over
 
 NOW_MS = 1_700_000_000_000
 
@@ -67,21 +66,12 @@ class FakeKernel:
         self._answers: dict[str, list[tuple[int, int, int]]] = {}
         self._next_id = (1 << 60) + 1
 
-    @property
-    def receipts(self) -> FakeKernel:
-        """Nobody asks for receipts here, so all may."""
-        return self
-
     def require(self, messages: object, judge: object) -> None:
-        """See `receipts`."""
+        """Nobody asks for receipts here, so all may."""
 
     def port(self, door: DoorSide, transactions: HalfHolder | None = None) -> Port:
         """The real port of a door, over this kernel."""
-        return Port(cast(Kernel, self), self._append_numbered, door, transactions)
-
-    def _append_numbered(self, messages: list[NumberedMessage], owner: Owner | None, token: object, positions: bool,
-                         given: dict[int, Placement], judge: Any = None) -> None:
-        self.append([(given[place], *rest) for place, *rest in messages], owner, token, positions=positions)
+        return port_over(self, door, transactions, self._watches)
 
     def slices(self) -> Slices:
         """Everything in one turn: no time passes, so that no slice comes to its end."""

@@ -3,6 +3,8 @@ told apart.
 """
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gatehouse.gateways.http.page import (
@@ -146,8 +148,10 @@ def test_the_kernel_is_told_of_what_batches_lack_and_not_of_a_damaged_log() -> N
     broken = [stored(poison.broken_in_the_middle(poison.SENSELESS), 7), piece(9, [b"b"], 20)]
     page = build_page([source(0, 0, *broken)], 100, 1000)
     assert len(page.unreadable) == 2
+    door: Any = None
+    port = rig.kernel.port(door)
     for _ in range(3):
-        note_unreadable(rig.kernel, page, lambda partition: 77)
+        note_unreadable(port, page, lambda partition: 77)
     assert rig.kernel.statistics()["unreadable_stretches_total"] == 1
 
 

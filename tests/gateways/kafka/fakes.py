@@ -34,11 +34,11 @@ from gatehouse.kernel.records.batch import check_batch, records_of
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.shedding import Shedding
-from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.state import Kind, StateTable, decode_offset, decode_offset_key, offset_record
 from gatehouse.kernel.state.store import MemoryStore
 from gatehouse.kernel.state.topics import Topic, TopicSettings
-from gatehouse.kernel.state.views import decode_offset, decode_offset_key, offset_record
 from gatehouse.kernel.world import FakeLoop
+from tests.gateways.port_over import port_over
 from tests.kernel.records.placing import placed
 
 EPOCH = 3
@@ -181,11 +181,7 @@ class FakeKernel:
         return Placement(tenant, topic, topic, found.id, 0, found.partition_id(0), key, b"\x01", b"", 0, FirstLevel())
 
     def port(self, door: Any, transactions: Any = None) -> Port:
-        return Port(cast(Any, self), self.append_numbered, door, transactions)
-
-    def append_numbered(self, messages: Any, owner: Owner | None, token: object, positions: bool, placements: Any,
-                        judge: Any = None) -> None:
-        raise AssertionError("a producer sends batches")
+        return port_over(self, door, transactions, self.waits)
 
     # ---- append
 

@@ -23,6 +23,11 @@ CALLS: dict[str, Call] = {
 }
 
 
+def groups_of(rig: Rig) -> PortGroups:
+    kernel = rig.kernel
+    return PortGroups(rig.witness, kernel.groups, kernel.assigned, kernel._topics)
+
+
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("name", CALLS)
 def test_a_queue_that_is_gone_is_not_touched_nor_its_successor(name: str, again: bool) -> None:
@@ -35,7 +40,7 @@ def test_a_queue_that_is_gone_is_not_touched_nor_its_successor(name: str, again:
         send(rig, now, b"1")
     rig.run()
     with pytest.raises(UnknownQueue):
-        CALLS[name](PortGroups(rig.kernel, rig.witness), gone)
+        CALLS[name](groups_of(rig), gone)
     rig.run()
     assert rig.kernel.groups.queue("work") == now
     assert now is None or rig.kernel.groups.ready(now) == 1
@@ -49,7 +54,7 @@ def test_dead_letters_that_went_with_their_queue_do_not_go_back() -> None:
     letters = rig.read_partition(queue.first_partition_id)
     rig.kernel.groups.delete_queue(queue)
     rig.run()
-    results: list[KernelError | None] = PortGroups(rig.kernel, rig.witness).redrive(queue, letters, [], 7)
+    results: list[KernelError | None] = groups_of(rig).redrive(queue, letters, [], 7)
     assert [type(error) for error in results] == [ExpiredReceipt]
     assert rig.witness.stored[-1].token == 7
     rig.run()
@@ -67,6 +72,6 @@ def test_a_group_is_not_rewound_in_a_topic_that_is_gone(again: bool) -> None:
         rig.kernel.create_topic("orders")
     rig.run()
     with pytest.raises(UnknownTopic):
-        PortGroups(rig.kernel, rig.witness).rewind("billing", topic, {topic.partition_id(0): 0}, 1)
+        groups_of(rig).rewind("billing", topic, {topic.partition_id(0): 0}, 1)
     rig.run()
     assert rig.kernel.link_states(Kind.OFFSET) == [] and rig.kernel.groups.settings("billing") is None

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from gatehouse.kernel.index.index import BLOCK_ENTRIES, Checkpoint, Entry, Index, Positions, block_key
-from gatehouse.kernel.index.memtable import Memtable
+from gatehouse.kernel.index.index import BLOCK_ENTRIES, Entry, Index, block_key
+from gatehouse.kernel.index.memtable import Checkpoint, Memtable, Positions
 from gatehouse.kernel.log.frame import Entries
 from gatehouse.kernel.log.log import Segment
 from gatehouse.kernel.state.state import StateChanges

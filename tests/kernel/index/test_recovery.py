@@ -8,8 +8,7 @@ import pytest
 from gatehouse.kernel.index.index import _META
 from gatehouse.kernel.log.frame import Entries, StateRecord, encode_head
 from gatehouse.kernel.settings import KernelSettings
-from gatehouse.kernel.state.state import Kind
-from gatehouse.kernel.state.views import offset_record
+from gatehouse.kernel.state.state import Kind, offset_record
 from tests.kernel.rig import Rig
 
 

@@ -12,9 +12,9 @@ from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.journeys.looking import Journey
 from gatehouse.kernel.message import Origin, When
 from gatehouse.kernel.records.record import encode_headers
-from gatehouse.tracing.budget import Budget
 from gatehouse.tracing.context import HEADER
 from gatehouse.tracing.events import Event, Kind
+from gatehouse.tracing.sampling import Budget
 from gatehouse.transactions.coordinator import CheckSettings, Decision, Transactions
 from tests.kernel.journeys.test_journeys import NONE, Taker, events, found, kinds
 from tests.kernel.journeys.test_why import code

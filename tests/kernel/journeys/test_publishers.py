@@ -12,23 +12,23 @@ from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.groups.group_settings import GroupSettings
 from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.journeys.looking import Journey
-from gatehouse.kernel.log.memory_log import MemoryLog
-from gatehouse.kernel.message import MANY, NOBODY, Origin
-from gatehouse.kernel.records.authors import (
-    HEAD_BYTES,
+from gatehouse.kernel.log.frame import (
+    AUTHOR_BITS,
+    COLUMN_HEAD_BYTES,
     MAX_AUTHORS,
     MAX_TEXT_BYTES,
-    NUMBER_BITS,
     U32,
     CorruptAuthors,
+    column_length,
     decode_authors,
     encode_authors,
-    length_of,
     note_names,
 )
+from gatehouse.kernel.log.memory_log import MemoryLog
+from gatehouse.kernel.message import MANY, NOBODY, Origin
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.state.topics import Topic
-from gatehouse.kernel.write.body import authors_of
+from gatehouse.kernel.write.pending_frame import authors_of
 from tests.kernel.batches import batch_of
 from tests.kernel.rig import Rig
 
@@ -66,7 +66,7 @@ def column_bytes(hub: Rig, offset: int) -> int:
     made = hub.kernel.topic("plant")
     assert made is not None
     position = hub.kernel._reader.position_of(made.partition_id(0), offset)
-    return length_of(hub.log.read([(position, 0, HEAD_BYTES)])[0])
+    return column_length(hub.log.read([(position, 0, COLUMN_HEAD_BYTES)])[0])
 
 
 def of(origin: Origin) -> tuple[str, str, str, str]:
@@ -135,7 +135,7 @@ def test_where_the_frame_that_says_a_name_is_gone_nobody_is_named():
     note_names(saying, 4_000)
     assert decode_authors(column).author_of(7) == 0
     later, saying = encode_authors(9, *whose, 3_000)
-    assert not saying and decode_authors(later).author_of(9) == 4_000 << NUMBER_BITS
+    assert not saying and decode_authors(later).author_of(9) == 4_000 << AUTHOR_BITS
     assert encode_authors(9, *whose, 5_000)[1] == [EDGE], "it was said in another segment"
 
 
@@ -213,7 +213,7 @@ def test_what_a_column_says_is_what_it_was_told(parts, first_id):
         laid += [(0, b"", b"", 0, 0)] * count
         at += count
     column, saying = encode_authors(first_id, *authors_of(laid, turns, array("q", [0]), MAX_AUTHORS), 0)
-    assert length_of(column) == len(column)
+    assert column_length(column) == len(column)
     authors = decode_authors(column)
     begin = 0
     for count, origin in parts:

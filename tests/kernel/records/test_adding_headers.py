@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatehouse.kernel.message import Headers, Piece
-from gatehouse.kernel.records.adding_headers import InBatch, with_headers
 from gatehouse.kernel.records.batch import HEADER_BYTES, check_batch, records_of
 from gatehouse.kernel.records.compression import SNAPPY
 from gatehouse.kernel.records.record import encode_header
-from gatehouse.kernel.records.validation import validate, with_contexts
+from gatehouse.kernel.records.validation import InBatch, validate, with_contexts, with_headers
 from tests.kernel.batches import batch_of
 from tests.kernel.hostile import BASE_MS, TEN, WAYS, Way
 from tests.kernel.packers import java_snappy

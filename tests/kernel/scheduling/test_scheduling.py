@@ -14,7 +14,7 @@ from gatehouse.kernel.errors import (
     UnknownScheduled,
 )
 from gatehouse.kernel.groups.group_settings import QueueSettings
-from gatehouse.kernel.index.checkpoints import Checkpoints
+from gatehouse.kernel.index.memtable import Checkpoints
 from gatehouse.kernel.message import When
 from gatehouse.kernel.scheduling.accepting import MAX_DELAY_MS
 from gatehouse.kernel.scheduling.at_hand import READ_BYTES, WINDOW_BYTES
@@ -388,8 +388,8 @@ def test_no_more_than_a_million_are_remembered(rig: ScheduleRig) -> None:
     assert known == ids[-3:] and rig.kernel.scheduling.book.counts == (0, 3)
 
 
-def test_publishers_wait_while_checkpoints_do_not_keep_pace(rig: ScheduleRig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gatehouse.kernel.index.checkpoints.BEHIND_BYTES", 1 << 10)
+def test_publishers_wait_while_checkpoints_do_not_keep_pace(rig: ScheduleRig) -> None:
+    rig.kernel._checkpoints.behind_bytes = 1 << 10
     rig.kernel.configure(rig.settings)
     rig.kernel._checkpoints._settings = KernelSettings(checkpoint_bytes=1 << 10)
     relieved: list[bool] = []

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.kernel.state.manifest import BLOCK_BYTES, fault_in_manifest
-from gatehouse.kernel.state.store import RocksStore, StoreDamaged
+from gatehouse.kernel.state.store import BLOCK_BYTES, RocksStore, StoreDamaged, fault_in_manifest
 
 
 def filled(folder: Path) -> Path:

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 import pytest
 
-from gatehouse.kernel.index.index import Checkpoint, Index, Positions
-from gatehouse.kernel.index.memtable import Memtable
+from gatehouse.kernel.index.index import Index
+from gatehouse.kernel.index.memtable import Checkpoint, Memtable, Positions
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import KEPT_BASE, Segment
 from gatehouse.kernel.state.reading import StatePages

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gatehouse.kernel.log.frame import NOBODY_NUMBER, U32
 from gatehouse.kernel.message import Origin, Piece
-from gatehouse.kernel.records.authors import NOBODY_NUMBER, U32
 from gatehouse.kernel.records.batch import records_of
 from gatehouse.kernel.records.record import encode_headers, encode_key, encode_record
-from gatehouse.kernel.write import body
+from gatehouse.kernel.write import pending_frame
 
 NOW_MS = 1_700_000_000_000
 KEY = encode_key(b"k")
@@ -29,8 +29,8 @@ encoded = st.tuples(st.integers(0, 3), st.integers(-1 << 60, 1 << 60), st.lists(
 whole = st.tuples(st.binary(max_size=20), st.binary(max_size=100))
 
 
-def laid_of(run_stretches: list[Any], batches: list[tuple[bytes, bytes]]) -> body.Laid:
-    laid: body.Laid = []
+def laid_of(run_stretches: list[Any], batches: list[tuple[bytes, bytes]]) -> pending_frame.Laid:
+    laid: pending_frame.Laid = []
     for number, second, third in run_stretches:
         encoded = type(second) is int
         laid += [number, b"", (b"".join(third), second, len(third))] if encoded else [number, second, *third]
@@ -44,8 +44,8 @@ def test_both_ways_make_the_same(run_stretches: list[Any], batches: list[tuple[b
                                  with_ends: bool) -> None:
     laid = laid_of(run_stretches, batches)
     count = 4 + len(batches)
-    made = body.encode(laid, count, NOW_MS, front, with_ends)
-    assert made == body.encode_plain(laid, count, NOW_MS, front, with_ends)
+    made = pending_frame.encode_body(laid, count, NOW_MS, front, with_ends)
+    assert made == pending_frame.encode_plain(laid, count, NOW_MS, front, with_ends)
     assert made[0].startswith(front) and len(made[0]) == len(front) + sum(array("I", made[1]))
 
 
@@ -54,9 +54,9 @@ authors = st.sampled_from([None, *AUTHORS])
 
 
 @st.composite
-def turns_of(draw: Any, count: int) -> list[body.Turn]:
+def turns_of(draw: Any, count: int) -> list[pending_frame.Turn]:
     """Who published so many messages: some of them by calls of one author, some by calls of several."""
-    turns: list[body.Turn] = []
+    turns: list[pending_frame.Turn] = []
     at = draw(st.just(0) | st.integers(0, count))
     if draw(st.booleans()):
         return [(at, None, draw(authors))]
@@ -78,8 +78,8 @@ def test_both_ways_know_whose_messages_are(run_stretches: list[Any], batches: li
     laid = laid_of(run_stretches, batches)
     turns = data.draw(turns_of(sum(1 if type(key) is int else len(of_run) for _, key, of_run in run_stretches)
                                + len(batches)))
-    made = body.authors_of(laid, turns, array("q", begins), most)
-    assert made == body.authors_plain(laid, turns, array("q", begins), most)
+    made = pending_frame.authors_of(laid, turns, array("q", begins), most)
+    assert made == pending_frame.authors_plain(laid, turns, array("q", begins), most)
     assert len(made[0]) <= most and len(made[1]) == 2 * len(made[2])
 
 
@@ -88,13 +88,13 @@ def test_whose_messages_are_run_by_run() -> None:
     laid = [0, KEY, message, 1, KEY, message, 0, KEY, message, message, 2, None, b"place", memoryview(b"rest"), 1, KEY,
             message]
     one, other, third = AUTHORS[:3]
-    turns: list[body.Turn] = [(1, [1, 3], [one, other]), (4, None, third), (5, None, None)]
-    found, firsts, numbers = body.authors_of(laid, turns, array("q", [0, 10, 20]), 100)
+    turns: list[pending_frame.Turn] = [(1, [1, 3], [one, other]), (4, None, third), (5, None, None)]
+    found, firsts, numbers = pending_frame.authors_of(laid, turns, array("q", [0, 10, 20]), 100)
     nobody = NOBODY_NUMBER
     assert found == [one, other, third]
     assert list(zip(array(U32, firsts), array("H", numbers), strict=True)) == [
         (0, nobody), (1, 1), (10, 0), (11, nobody), (20, 2)]
-    found, firsts, numbers = body.authors_of(laid, [(0, None, other)], array("q", [-1, 10, 20]), 100)
+    found, firsts, numbers = pending_frame.authors_of(laid, [(0, None, other)], array("q", [-1, 10, 20]), 100)
     assert (found, *array(U32, firsts), *array("H", numbers)) == ([other], 10, 0)
 
 
@@ -102,7 +102,8 @@ def test_records_that_are_encoded_are_their_authors_each() -> None:
     message, (one, other, *_) = (0, b"v", b"\0", 0, 0), AUTHORS
     records = encode_record(0, 0, KEY, b"v", b"\0") * 3
     laid = [0, KEY, message, 0, b"", (records, NOW_MS, 3), 0, KEY, message, 1, KEY, message]
-    authorship = body.authors_of(laid, [(0, None, one), (1, None, other), (2, None, one)], array("q", [10, 20]), 9)
+    turns: list[pending_frame.Turn] = [(0, None, one), (1, None, other), (2, None, one)]
+    authorship = pending_frame.authors_of(laid, turns, array("q", [10, 20]), 9)
     assert list(zip(array(U32, authorship[1]), array("H", authorship[2]), strict=True)) == [(10, 0), (11, 1), (14, 0)]
 
 
@@ -112,29 +113,29 @@ def test_records_that_are_encoded_are_their_authors_each() -> None:
     ([0, KEY], [(0, None)]), ([0, KEY], [None]), ([0, KEY], [("0", None, None)]),
     ([0, KEY], [(0, [1], [])]), ([0, KEY], [(0, [1], None)]), ([0, KEY], [(0, ["1"], [None])]),
     ([0, KEY], [(1 << 70, None, None)])])
-def test_native_code_believes_no_turns(laid: body.Laid, turns: list[Any]) -> None:
-    if body.authors_of is not body.authors_plain:
+def test_native_code_believes_no_turns(laid: pending_frame.Laid, turns: list[Any]) -> None:
+    if pending_frame.authors_of is not pending_frame.authors_plain:
         with pytest.raises((TypeError, ValueError, OverflowError)):
-            body.authors_of(laid, turns, array("q", [0]), 1)
+            pending_frame.authors_of(laid, turns, array("q", [0]), 1)
 
 
 @given(st.lists(messages, min_size=1, max_size=20))
 def test_a_reader_finds_what_was_laid_and_where_each_ends(of_run: list[Any]) -> None:
-    data, _, _, ends = body.encode([0, KEY, *of_run], 1, NOW_MS, b"", True)
+    data, _, _, ends = pending_frame.encode_body([0, KEY, *of_run], 1, NOW_MS, b"", True)
     found = records_of(Piece(10, len(of_run), False, data, NOW_MS, NOW_MS, 70))
     assert [(record[0], record[2], record[3], record[1], record[5]) for record in found] == [
         (10 + at, b"k", value, time_ms or NOW_MS, attributes)
         for at, (_, value, _, attributes, time_ms) in enumerate(of_run)]
     bounds = [0, *array("I", ends)]
     assert bounds[-1] == len(data)
-    alone = [body.encode([0, KEY, message], 1, NOW_MS, b"", False)[0] for message in of_run]
+    alone = [pending_frame.encode_body([0, KEY, message], 1, NOW_MS, b"", False)[0] for message in of_run]
     assert [stop - start for start, stop in pairwise(bounds)] == [*map(len, alone)]
 
 
 def test_records_that_are_encoded_get_the_place_and_the_times_of_their_run() -> None:
     records = b"".join([encode_record(7, delta_ms, KEY, b"v", b"\0") for delta_ms in (0, 5)])
     laid = [0, KEY, (0, b"first", b"\0", 1, 0), 0, b"", (records, NOW_MS - 9, 2), 0, KEY, (0, b"last", b"\0", 2, 0)]
-    data, _, _, ends = body.encode(laid, 1, NOW_MS, b"", True)
+    data, _, _, ends = pending_frame.encode_body(laid, 1, NOW_MS, b"", True)
     found = records_of(Piece(10, 4, False, data, NOW_MS, NOW_MS, 70))
     assert [(record[1], record[3], record[5]) for record in found] == [
         (NOW_MS, b"first", 1), (NOW_MS - 9, b"v", 7), (NOW_MS - 4, b"v", 7), (NOW_MS, b"last", 2)]
@@ -163,7 +164,7 @@ def test_records_that_are_encoded_get_the_place_and_the_times_of_their_run() -> 
     ([0, KEY, (0, b"v", b"\0", 0, 1 << 70)], 1),
     ([0, KEY, (0, b"v", b"\0", 0)], 1),
     ([0, KEY, [0, b"v", b"\0", 0, 0]], 1)])
-def test_native_code_believes_nothing(laid: body.Laid, count: int) -> None:
-    if body.encode is not body.encode_plain:
+def test_native_code_believes_nothing(laid: pending_frame.Laid, count: int) -> None:
+    if pending_frame.encode_body is not pending_frame.encode_plain:
         with pytest.raises((TypeError, ValueError, OverflowError)):
-            body.encode(laid, count, NOW_MS, b"", True)
+            pending_frame.encode_body(laid, count, NOW_MS, b"", True)
