@@ -341,6 +341,10 @@ class Core:
         """It takes part in the pending frame. Raises Stopping."""
         self._committer.open_frame().join(waiting)
 
+    def when_next_stored(self, waiting: Participant) -> None:
+        """It takes part in the next frame, whoever's it is."""
+        self._committer.join_next(waiting)
+
     def entering(self, partition_id: int) -> int:
         """How many messages are on their way into a partition: behind its end, and not durable yet."""
         return sum([pending_frame.builder.entering(partition_id) for pending_frame in self._committer.pending()])
