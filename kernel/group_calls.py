@@ -12,8 +12,7 @@ from gatehouse.kernel.message import Stored, tell
 
 if TYPE_CHECKING:
     from gatehouse.kernel.assigned.assigned_values import GroupLook
-    from gatehouse.kernel.groups.counts import Counts
-    from gatehouse.kernel.groups.group import LeasedGroup
+    from gatehouse.kernel.groups.group import Counts, LeasedGroup
     from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.groups.members import Membership, Pop
     from gatehouse.kernel.kernel import Kernel

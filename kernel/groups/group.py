@@ -13,19 +13,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, Stopping, UnknownGroup, UnknownReceipt
-from gatehouse.kernel.groups.answers import DeadLetterAnswer
 from gatehouse.kernel.groups.circuits import GIVEN_BACK, GONE_AWAY, NOT_IN_TIME, REFUSED
-from gatehouse.kernel.groups.counts import Counts
 from gatehouse.kernel.groups.cursor import ENDLESS_MS, Lease
 from gatehouse.kernel.groups.group_settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
 from gatehouse.kernel.groups.members import Budget, HoldLimit, Member, Membership, Pop
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, speakers
 from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
-from gatehouse.kernel.message import NOBODY, Handle, Leased, Origin, Owner
+from gatehouse.kernel.message import NOBODY, Handle, Leased, Origin, Owner, Stored, tell
 from gatehouse.kernel.retention.holders import Stretch
 
 if TYPE_CHECKING:
@@ -48,8 +46,8 @@ ByCursor = list[tuple[Prefetcher, list[int]]]
 
 
 class LeasedGroup:
-    """See the module's text. `queue` is whose own group it is: then its name is "" and its `topic_id` 0. `shared` is
-    the name of the group that such a queue stands for, see `sharing`."""
+    """One group over a topic, or behind a queue. `queue` is whose own group it is: then its name is "" and its
+    `topic_id` 0. `shared` is the name of the group that such a queue stands for, see `sharing`."""
 
     def __init__(self, core: Core, tenant: str, name: str, topic_id: int, settings: GroupSettings,
                  queue: Queue | None = None, shared: str = "") -> None:
@@ -852,3 +850,43 @@ class LeasedGroup:
             pop.fail(UnknownGroup(f"group {self.name!r} was deleted"))
         for member in members:
             member.end()
+
+
+class Counts(NamedTuple):
+    """A group at this second, in numbers."""
+
+    ready: int
+    leased: int
+    waiting: int
+    settled: int           # since the hub's start
+    dead: int              # likewise
+    expired: int           # likewise
+    lost: int              # likewise: overtaken by retention, or damaged
+    dropped: int           # likewise: gave way at the queue's limit
+    oldest_ms: int         # when the oldest message that is not settled was appended; 0 where there is none
+
+
+class DeadLetterAnswer:
+    """Stands for an owner that waits for several frames: the one that ends the leases, and after it that in which the
+    messages of each cursor are given up, or come again. What is given up is read before. The owner is answered once,
+    when all of them are durable."""
+
+    def __init__(self, core: Core, owner: Owner, token: object, cursors: int) -> None:
+        self._core = core
+        self._owner = owner
+        self._token = token
+        self._left = cursors + 1
+        self._error: Exception | None = None
+
+    def on_given_up(self) -> None:
+        """One cursor's are in the pending frame. Raises Stopping."""
+        self._core.answer(self, None)
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """Called by the kernel for each of the frames."""
+        for answer in stored:
+            assert self._left > 0, "every frame answers once"
+            self._left -= 1
+            self._error = self._error or answer.error
+            if not self._left:
+                tell(self._owner, [Stored(self._token, self._error, answer.append_ms, [])])

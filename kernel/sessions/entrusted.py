@@ -24,9 +24,9 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.errors import Stopping
+from gatehouse.kernel.groups.calls import read_leased, reject_read
 from gatehouse.kernel.groups.cursor import MAX_ATTEMPT, Key
 from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.rejecting import read_leased, reject_read
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Handle, Leased, Owner, Stored
 from gatehouse.kernel.ports import Loop

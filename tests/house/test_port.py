@@ -20,9 +20,9 @@ VALUES = {
 NAMES = {
     "circuit_breaker": {"CircuitBreaker", "CircuitSettings", "CircuitState"},
     "slices": {"Slices"},
-    "groups.counts": {"Counts"},
     "groups.cursor": {"MAX_ATTEMPT"},
     "groups.dead_lettering": {"HEADER", "SEAL", "read_deaths"},
+    "groups.group": {"Counts"},
     "groups.members": {"Budget", "HoldLimit"},
     "groups.policy": {"ATTEMPTS", "EXPIRED", "OVERFLOW", "REJECTED"},
     "groups.sharing": {"SHARE", "parse_share"},
