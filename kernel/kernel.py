@@ -74,7 +74,7 @@ from gatehouse.kernel.message import (
 )
 from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Notices, Worker
-from gatehouse.kernel.receipts.receipts import Receipts
+from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.records.headers import expires_at
 from gatehouse.kernel.records.record import give_public
 from gatehouse.kernel.records.unreadable import Unreadable

@@ -50,7 +50,7 @@ from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner, Stored
 from gatehouse.kernel.ports import Loop
-from gatehouse.kernel.receipts.receipts import Receipts
+from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.views import offset_record

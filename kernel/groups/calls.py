@@ -82,6 +82,8 @@ class Groups:
         self._sharing = Sharing(self, topics, places.routes)
         self._redriving = Redriving(leasing.core, leasing.queues, places, topics, leasing.identity)
         self._moving = Moving(leasing.core, leasing.queues, places)
+        self.queue_group: Final = leasing.queues.group_of
+        """The group that a queue is of itself: who takes from the queue takes from it."""
 
     # ---- groups
 
@@ -312,10 +314,6 @@ class Groups:
     def ready(self, queue: Queue) -> int:
         """Messages that nobody holds, those included that are on their way in."""
         return self._queues.ready(queue)
-
-    def queue_group(self, queue: Queue) -> LeasedGroup:
-        """The group that a queue is of itself: who takes from the queue takes from it."""
-        return self._queues.group_of(queue)
 
     def redrive(self, queue: Queue, letters: list[Record], owner: Owner | None = None, token: object = None, *,
                 gaps: Gaps = ()) -> list[KernelError | None]:

@@ -19,7 +19,7 @@ from gatehouse.kernel.groups.cursor import Cursor, Lease
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner
 from gatehouse.kernel.ports import Loop, Timer
-from gatehouse.kernel.receipts.receipts import Receipts
+from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import Participant, PendingFrame

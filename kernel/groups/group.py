@@ -298,8 +298,9 @@ class LeasedGroup:
             for lease in prefetcher.cursor.extend(offsets, until_ms):
                 self._core.deadlines.lease_until(self, prefetcher, lease)
             self._core.touch(prefetcher.cursor)
-            if self._core.recorder is not None:
-                self._core.recorder.on_extended(self, prefetcher.cursor, offsets, until_ms)
+            recorder = self._core.recorder
+            if recorder is not None and prefetcher.cursor.partition_id in recorder.followed_in:
+                recorder.on_extended(self, prefetcher.cursor, offsets, until_ms)
         self._core.answer(owner, token)
         return refused
 
@@ -355,8 +356,9 @@ class LeasedGroup:
         self._settled += len(offsets)
         if self._circuit is not None:
             self._circuit.on_acked(len(offsets))
-        if self._core.recorder is not None:
-            self._core.recorder.on_acked(self, prefetcher.cursor, offsets)
+        recorder = self._core.recorder
+        if recorder is not None and prefetcher.cursor.partition_id in recorder.followed_in:
+            recorder.on_acked(self, prefetcher.cursor, offsets)
         receipts = self._core.receipts
         if receipts is not None and receipts.waiting and receipts.on_acked(
                 self.shown_name, prefetcher.cursor.partition_id, offsets, prefetcher.cursor.attempt_of):
@@ -708,8 +710,9 @@ class LeasedGroup:
         if member.keeps:
             self._lease(prefetcher, messages, member, 0, member.taker)
             return
-        if self._core.recorder is not None:
-            self._core.recorder.on_handed_out(self, prefetcher.cursor, messages, 0, member.taker)
+        recorder = self._core.recorder
+        if recorder is not None and prefetcher.cursor.partition_id in recorder.followed_in:
+            recorder.on_handed_out(self, prefetcher.cursor, messages, 0, member.taker)
         self._settle(prefetcher, [message[1] for message in messages], lazily=member.is_lazy)
 
     def _lease(self, prefetcher: Prefetcher, messages: list[Leased], member: Membership | None, until_ms: int,
@@ -724,8 +727,9 @@ class LeasedGroup:
                 stop += 1
             lease = Lease(member, until_ms, attempt, [message[1] for message in messages[at:stop]])
             prefetcher.cursor.lease(lease)
-            if self._core.recorder is not None:
-                self._core.recorder.on_handed_out(self, prefetcher.cursor, messages[at:stop], until_ms, taker)
+            recorder = self._core.recorder
+            if recorder is not None and prefetcher.cursor.partition_id in recorder.followed_in:
+                recorder.on_handed_out(self, prefetcher.cursor, messages[at:stop], until_ms, taker)
             if member is not None and member.is_lazy:
                 self._core.touch_lazily(prefetcher.cursor)
             else:

@@ -32,7 +32,7 @@ from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.ports import Loop
-from gatehouse.kernel.receipts.receipts import Receipts
+from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.retention.holders import NONE_NEEDED, Stretch
 from gatehouse.kernel.state.state import Kind, StateTable

@@ -23,7 +23,7 @@ from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import NOW, RETAIN, Handle, Message, Owner, Placement, When
 from gatehouse.kernel.ports import Loop, Worker
-from gatehouse.kernel.receipts.receipts import Receipts
+from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.records.headers import asking_among
 from gatehouse.kernel.records.record import add_header, encode_header, read_headers

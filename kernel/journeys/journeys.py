@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX, Places
@@ -177,8 +178,13 @@ class Journeys:  # decision 198
         self._budget = Budget(settings.errors_per_minute)
         self._asked = Budget(settings.asked_per_minute)
         self.following = Following()
+        self.followed_in: AbstractSet[int] = self.following.partitions
+        """See `Recorder`."""
+
         self._held = HeldJourneys(loop=loop, following=self.following, budget=self._budget, add=self._add)
-        self._waiting: list[WrittenEvent] = []
+        self.waiting: list[WrittenEvent] = []
+        """What is to be written with the next frame."""
+
         self._frames: dict[PendingFrame, FrameJourneys] = {}
         self._placements: dict[int, Placement] = {}
         self._sendings: list[Sending] = []                      # of what `follow` found, until `on_entered`
@@ -208,11 +214,6 @@ class Journeys:  # decision 198
     def follows_all(self) -> bool:
         """Whether every message is, of topics without a rate of their own."""
         return self._settings.rate >= 1
-
-    @property
-    def waiting(self) -> bool:
-        """Whether something is to be written with the next frame."""
-        return bool(self._waiting)
 
     @property
     def left_out(self) -> int:
@@ -635,7 +636,7 @@ class Journeys:  # decision 198
 
     def _add(self, event: Event) -> bool:
         """Whether there was room for it."""
-        if len(self._waiting) >= MAX_WAITING or self._shedding.leaves(TRACE_EVENTS):
+        if len(self.waiting) >= MAX_WAITING or self._shedding.leaves(TRACE_EVENTS):
             self._lost += max(1, event.rows)
             return False
         try:
@@ -646,7 +647,7 @@ class Journeys:  # decision 198
         except KernelError:
             self._lost += max(1, event.rows)
             return False
-        self._waiting.append(WrittenEvent(event.kind, encode(event), event.at_ms, found_by(event), max(1, event.rows)))
+        self.waiting.append(WrittenEvent(event.kind, encode(event), event.at_ms, found_by(event), max(1, event.rows)))
         return True
 
     def _arm(self) -> None:
@@ -657,11 +658,11 @@ class Journeys:  # decision 198
     def _on_lazy(self) -> None:
         """No frame came: what waits gets one, unless the hub is short of room."""
         self._armed = False
-        if not self._waiting or self._stopped:
+        if not self.waiting or self._stopped:
             return
         if self._disk_guard.short:
-            self._lost += sum([each.rows for each in self._waiting])
-            self._waiting = []
+            self._lost += sum([each.rows for each in self.waiting])
+            self.waiting = []
             return
         try:
             self._put(self._committer.open_frame())
@@ -748,7 +749,7 @@ class Journeys:  # decision 198
 
     def _put(self, frame: PendingFrame, entering: Sequence[WrittenEvent] = ()) -> None:
         """Events into a frame: these, and those that wait."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         written = [*entering, *waiting]
         if not written:
             return

@@ -11,7 +11,7 @@ from gatehouse.kernel.groups.group_settings import Queue
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import Message, Owner, When
 from gatehouse.kernel.ports import Loop
-from gatehouse.kernel.receipts.receipts import Receipts
+from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.scheduling.book import Book
 from gatehouse.kernel.scheduling.schedule import parse_schedule

@@ -17,7 +17,7 @@ from gatehouse.kernel.errors import Stopping
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.message import Message
 from gatehouse.kernel.ports import Loop, Worker
-from gatehouse.kernel.receipts.receipts import Receipts
+from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.scheduling.book import RETRY_MS, Book
 from gatehouse.kernel.scheduling.destinations import Destinations

@@ -10,7 +10,7 @@ from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import Message, Owner, When
 from gatehouse.kernel.ports import Loop, Worker
-from gatehouse.kernel.receipts.receipts import Receipts
+from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.scheduling.accepting import Accepting
 from gatehouse.kernel.scheduling.book import Book
