@@ -27,9 +27,8 @@ from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.records.headers import asking_among
 from gatehouse.kernel.records.record import add_header, encode_header, read_headers
-from gatehouse.kernel.scheduling.accepting import AT_ONCE, MAX_DELAY_MS, Due, first_due, pending_of
 from gatehouse.kernel.scheduling.schedule_records import Pending
-from gatehouse.kernel.scheduling.scheduling import Scheduling
+from gatehouse.kernel.scheduling.scheduling import AT_ONCE, MAX_DELAY_MS, Due, Scheduling, first_due, pending_of
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.reading import StatePages, StateWalk
 from gatehouse.kernel.state.state import Kind, StateTable

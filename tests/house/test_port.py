@@ -33,7 +33,7 @@ NAMES = {
     "addresses.placing": {"QUEUE_PREFIX"},
     "records.authors": {"Stretches"},
     "records.pieces": {"encode_pieces", "encode_principals"},
-    "scheduling.accepting": {"first_due"},
+    "scheduling.scheduling": {"first_due"},
     "selectors.tokens": {"MAX_TEXT_CHARS"},
     "scheduling.queries": {"Page", "Scheduled"},
     "scheduling.schedule_records": {"Pending"},

@@ -32,8 +32,8 @@ from gatehouse.kernel.message import Stored
 from gatehouse.kernel.port import Port
 from gatehouse.kernel.retention.retention import Kept, Retention
 from gatehouse.kernel.scheduling import book as book_module
-from gatehouse.kernel.scheduling.at_hand import AtHand
 from gatehouse.kernel.scheduling.book import Book
+from gatehouse.kernel.scheduling.delivering import AtHand
 from gatehouse.kernel.scheduling.plan import Plan
 from gatehouse.kernel.scheduling.schedule_records import decode
 from gatehouse.kernel.scheduling.timers import Timers
