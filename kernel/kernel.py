@@ -41,7 +41,6 @@ from gatehouse.kernel.index.checkpoints import Checkpoints
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.index.reader import Reader
-from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.journeys.journeys import Journeys
 from gatehouse.kernel.journeys.looking import Looking
 from gatehouse.kernel.journeys.origins import Origins
@@ -87,7 +86,7 @@ from gatehouse.kernel.retention.segment_scan import SegmentScanner
 from gatehouse.kernel.retention.spill import Spill
 from gatehouse.kernel.scheduling.scheduling import Scheduling
 from gatehouse.kernel.sessions.sessions import Sessions
-from gatehouse.kernel.settings import LIVE, KernelSettings
+from gatehouse.kernel.settings import LIVE, JourneySettings, KernelSettings
 from gatehouse.kernel.shedding import Shedding
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.clock import Clock

@@ -12,7 +12,7 @@ from typing import Final
 
 from gatehouse.kernel.journeys.entering import named_in
 from gatehouse.kernel.journeys.following import MAX_FOLLOWED, Following
-from gatehouse.kernel.journeys.journey_settings import TENANT
+from gatehouse.kernel.journeys.trail import TENANT
 from gatehouse.kernel.message import Message, Origin, Placement
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.write.pending_frame import Run

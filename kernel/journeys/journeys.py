@@ -36,8 +36,7 @@ from gatehouse.kernel.journeys.entering import (
 )
 from gatehouse.kernel.journeys.following import Followed, FollowedPiece, FollowedStretch, Following, even, evenly
 from gatehouse.kernel.journeys.held import HeldJourneys, HeldRows
-from gatehouse.kernel.journeys.journey_settings import TENANT, TOPIC, JourneySettings
-from gatehouse.kernel.journeys.trail import Found, Trail, found_by, hash_of, named, names_of
+from gatehouse.kernel.journeys.trail import TENANT, TOPIC, Found, Trail, found_by, hash_of, named, names_of
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import DOOR_MASK, Leased, Message, Origin, Placement, Record, Speaker
 from gatehouse.kernel.ports import Loop
@@ -49,6 +48,7 @@ from gatehouse.kernel.records.headers import asks_for_trace
 from gatehouse.kernel.records.record import NO_HEADERS, named_headers, read_headers
 from gatehouse.kernel.records.validation import Validated
 from gatehouse.kernel.records.validation import with_contexts as batch_with_contexts
+from gatehouse.kernel.settings import JourneySettings
 from gatehouse.kernel.shedding import TRACE_EVENTS, Shedding
 from gatehouse.kernel.state.topics import Topics, TopicSettings
 from gatehouse.kernel.state.watermarks import Watermarks

@@ -21,7 +21,6 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.errors import StorageFailed
-from gatehouse.kernel.journeys.journey_settings import TENANT, TOPIC
 from gatehouse.kernel.message import Fetched, Record
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.records.batch import sound_records
@@ -30,6 +29,9 @@ from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.tracing.events import BEGINNINGS, NAMING, OF_CLIENTS, CorruptEvent, Event, cut, decode, may_tell
 from gatehouse.tracing.numbering import HALF, MASK, number_of
+
+TOPIC: Final = "journeys"
+TENANT: Final = "/"
 
 PREFIX: Final = b"j"
 META: Final = b"jm"
