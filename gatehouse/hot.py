@@ -132,7 +132,6 @@ HOT_MODULES: Final = (
     "gatehouse.relay.marking",
     "gatehouse.relay.origins",
     "gatehouse.relay.outgoing",
-    "gatehouse.relay.windows",
     "gatehouse.transactions.book",
     "gatehouse.transactions.coordinator",
     "gatehouse.transactions.deciding",
