@@ -29,7 +29,7 @@ class Hearing(Protocol):
 
 
 class Recorder(Protocol):  # decision 202
-    """See the module's text."""
+    """Is told what happens to messages as they go their way."""
 
     @property
     def waiting(self) -> Sequence[object]:

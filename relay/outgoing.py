@@ -120,7 +120,7 @@ class OnItsWay:
 
 
 class Outgoing:
-    """See the module's text. Made for one session; `counts` and `rates` outlive it."""
+    """The sending side of a link. Made for one session; `counts` and `rates` outlive it."""
 
     def __init__(self, kernel: LinkPort, settings: LinkSettings, peer_hub: bytes, begun_ms: int, marks: Marks,
                  counts: OutCounts, losses: Losses, rates: Rates, say: Say,

@@ -1,6 +1,6 @@
 """What groups and their policies need of the kernel around them: its clocks, the pending frame, their turn, their time.
 
-    a change of a cursor ─► touch: into the pending frame ─► sealed with it, see `kernel.groups.cursors`
+    a change of a cursor ─► touch: into the pending frame ─► sealed with it, see `kernel.groups.leasing.Cursors`
     something to hand out ─► soon: `serve` once in this turn
 """
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Deadlines:
 
 
 class Core:
-    """See the module's text.
+    """What groups and their policies need of the kernel around them: clocks, the pending frame, their turn, their time.
 
     `participant` stands for all groups in a frame; `append_ms` says when a message (partition id, offset), or the first
     behind it, was appended, 0 where there is none; `on_error` is told of faults of our own that were contained;

@@ -44,7 +44,8 @@ class HeldRows:
 
 
 class HeldJourneys:  # decision 278
-    """See the module's text. `add` takes an event into the next frame, and says whether there was room for it."""
+    """What happens to messages that the hub holds, in no partition yet. `add` takes an event into the next frame, and
+    says whether there was room for it."""
 
     def __init__(self, *, loop: Loop, following: Following, budget: Budget, add: Callable[[Event], bool]) -> None:
         self._loop = loop

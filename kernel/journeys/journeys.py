@@ -151,7 +151,7 @@ class FrameJourneys:
 
 
 class Journeys:  # decision 198
-    """See the module's text, `kernel.recorder.Recorder` and `write.pending_frame.Participant`."""
+    """Writes what happens to followed messages: a `kernel.recorder.Recorder`, and a `Participant` of its frames."""
 
     def __init__(self, *, settings: JourneySettings, loop: Loop, committer: Committer, topics: Topics,
                  topic_changes: TopicChanges, places: Places, watermarks: Watermarks, trail: Trail, speaker: Speaker,

@@ -170,8 +170,8 @@ def of_message(message_id: int) -> Matches:
 
 
 class Trail:  # decision 201
-    """See the module's text. `worker` reads the store, `writer` writes it; `read` is the reader's fetch; `resume` is
-    told at a start of the newest events."""
+    """Finds events again by what they tell of. `worker` reads the store, `writer` writes it; `read` is the reader's
+    fetch; `resume` is told at a start of the newest events."""
 
     def __init__(self, *, loop: Loop, worker: Worker, writer: Worker, store: IndexStore, topics: Topics,
                  watermarks: Watermarks, read: Read, on_error: Callable[[Exception], None]) -> None:

@@ -72,7 +72,7 @@ REFUSED: Final = "storage_full: the disk did not take what was told of the sessi
 
 
 class Sessions:  # decision 162
-    """See the module's text."""
+    """All sessions, each with a partition of its own: they outlive connection and hub."""
 
     def __init__(self, *, loop: Loop, state: StateTable, subscriptions: Subscriptions, topics: Topics,
                  watermarks: Watermarks, reader: Reader, committer: Committer, clock: Clock, settings: KernelSettings,
