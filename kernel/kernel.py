@@ -222,8 +222,8 @@ class Kernel:  # decision 138
         self.leasing = leasing = Leasing(
             loop=loop, reader=reader, watermarks=watermarks, topics=topics, views=views, state=state,
             subscriptions=subscriptions, places=places, identity=identity, committer=committer,
-            names=selector_names or {}, on_committed=spill.on_settled, on_error=on_error, live=live,
-            recorder=recorder, receipts=receipts)
+            names=selector_names or {}, on_committed=spill.on_settled, kept_in=spill.below,
+            on_error=on_error, live=live, recorder=recorder, receipts=receipts)
         receipts.begin(leasing.queues.max_lengths)
         spill.ask(leasing.cursors)
         publishers = Publishers(log=log, worker=reader_worker, bulk_worker=self._bulk_worker, reader=reader)

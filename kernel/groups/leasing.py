@@ -9,7 +9,7 @@ Memory is ahead of the log by what gathers and by one frame that is on its way.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Final
@@ -82,18 +82,19 @@ def assigned(name: str) -> AssignedGroup:
 
 class Leasing:
     """All leased groups. Takes part in frames and follows them, see `kernel.write.pending_frame`. `names` are those of
-    `Selectors`; `on_committed` is told of a partition when a committed offset in it is written; `live` are the assigned
-    groups that have members."""
+    `Selectors`; `on_committed` is told of a partition of `kept_in` when a committed offset in it is written; `live` are
+    the assigned groups that have members."""
 
     def __init__(self, *, loop: Loop, reader: Reader, watermarks: Watermarks, topics: Topics, views: Views,
                  state: StateTable, subscriptions: Subscriptions, places: Places, identity: Identity,
                  committer: Committer, names: Mapping[str, str], on_committed: Callable[[int], None],
-                 on_error: Callable[[Exception], None], live: LiveGroups, recorder: Recorder | None = None,
-                 receipts: Receipts | None = None) -> None:
+                 kept_in: Container[int], on_error: Callable[[Exception], None], live: LiveGroups,
+                 recorder: Recorder | None = None, receipts: Receipts | None = None) -> None:
         self.identity = identity
         self.live = live
         self.core = Core(loop, committer, self, reader.append_ms_of, on_error, recorder, receipts)
-        self.cursors = Cursors(self.core, reader, watermarks, topics, views, state, committer.take_id, on_committed)
+        self.cursors = Cursors(self.core, reader, watermarks, topics, views, state, committer.take_id, on_committed,
+                               kept_in)
         self.definitions = GroupDefinitions(state)
         queue_definitions = QueueDefinitions(state, topics, self.core)
         self.letters = DeadLetters(self.core, places, topics, subscriptions, queue_definitions, identity)
@@ -347,10 +348,11 @@ class Cursors:
     goes with its segment: a group that lags beyond retention has lost it.
 
     `new_epoch` gives a number that no cursor had before, in this start of the hub or another; `on_committed` is told of
-    a partition when the committed offset of a cursor in it is written."""
+    a partition of `kept_in` when the committed offset of a cursor in it is written."""
 
     def __init__(self, core: Core, reader: Reader, watermarks: Watermarks, topics: Topics, views: Views,
-                 state: StateTable, new_epoch: Callable[[], int], on_committed: Callable[[int], None]) -> None:
+                 state: StateTable, new_epoch: Callable[[], int], on_committed: Callable[[int], None],
+                 kept_in: Container[int]) -> None:
         self._core = core
         self._reader = reader
         self._watermarks = watermarks
@@ -359,6 +361,7 @@ class Cursors:
         self._state = state
         self._new_epoch = new_epoch
         self._on_committed = on_committed
+        self._kept_in = kept_in
         self.readers: dict[int, list[tuple[LeasedGroup, Prefetcher]]] = {}
         """Who reads a partition, by its id, as far as they are in memory."""
 
@@ -466,7 +469,8 @@ class Cursors:
         records: list[StateRecord] = []
         has_moved, pages = cursor.seal()
         if has_moved:
-            self._on_committed(cursor.partition_id)
+            if cursor.partition_id in self._kept_in:
+                self._on_committed(cursor.partition_id)
             records.append(offset_record(cursor.group, cursor.partition_id,
                                          (cursor.committed, encode_epoch(cursor.epoch))))
         group = cursor.group.encode()
