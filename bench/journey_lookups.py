@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from bench.journeys import BURST, Case
-from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.journeys.looking import Journey
-from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.settings import JourneySettings, KernelSettings
 from gatehouse.kernel.state.store import RocksStore
 
 LOOKUPS = 2_000

@@ -12,9 +12,9 @@ from typing import Any
 
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
-from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.message import Leased
 from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.settings import JourneySettings
 from tests.kernel.rig import Rig
 
 BURSTS, BURST, ROUNDS = 100, 100, 7

@@ -104,7 +104,8 @@ def attributes_of(event: Event, address: str, operation: str) -> dict[str, str |
 
 
 class Exporting:
-    """See the module's text. `export` delivers drafts, or raises what says why not; it may block."""
+    """Sends journeys as spans to a collector, from a thread. `export` delivers drafts, or raises what says why not; it
+    may block."""
 
     def __init__(self, export: Callable[[Sequence[SpanDraft]], None], ids: Callable[[], bytes]) -> None:
         self._export = export

@@ -21,7 +21,7 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -30,7 +30,6 @@ from gatehouse import __version__, exits, logs
 from gatehouse.accounts import AccountStorage
 from gatehouse.config.config import LIVE_SETTINGS, Config, ConfigError, Door, changed_settings, load
 from gatehouse.console import read_console
-from gatehouse.consumers import consumer_samples
 from gatehouse.datadir import DataDir, open_data_dir
 from gatehouse.drills import HubDrills
 from gatehouse.exits import Refused
@@ -41,7 +40,7 @@ from gatehouse.gateways.connections.capacity import descriptor_capacity
 from gatehouse.gateways.connections.flow import UnsentBudget
 from gatehouse.gateways.connections.listener import Listener
 from gatehouse.gateways.connections.open_connections import OpenConnections
-from gatehouse.gateways.contract import GatewaySpec, Services
+from gatehouse.gateways.contract import GatewaySpec, Listen, Services
 from gatehouse.gateways.door_numbers import NoDoorNumber
 from gatehouse.gateways.registry import GatewayClash, Specs, load_specs
 from gatehouse.gateways.tls.certificates import find_revoked
@@ -53,9 +52,8 @@ from gatehouse.metrics import Metrics, Sample
 from gatehouse.notify import Watchdog, notify, reload_begins, watchdog_s
 from gatehouse.overload import Overload
 from gatehouse.relaying import Relaying
-from gatehouse.relisten import relisten
 from gatehouse.runtime import HubLoop, Stall, broken_promise
-from gatehouse.samples import admission_samples, circuit_samples, door_samples, trace_samples
+from gatehouse.samples import admission_samples, circuit_samples, consumer_samples, door_samples, trace_samples
 from gatehouse.status import DoorCounts, HubStatus
 from gatehouse.storage import Storage, open_storage
 
@@ -69,6 +67,9 @@ SWITCH_INTERVAL_S: Final = 0.0002
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 
 ALLOW_ANONYMOUS: Final = "auth.allow_anonymous"
+
+Refuse = Callable[[str], None]
+"""Told, in words, what of a reload cannot be."""
 
 
 def read_specs() -> Specs:
@@ -526,3 +527,43 @@ def serve(config_file: Path, data: Path | None) -> int:
 def _refuse(text: str, exit_code: int) -> int:
     print(f"gatehouse: {text}", file=sys.stderr, flush=True)
     return exit_code
+
+
+async def relisten(open_doors: Mapping[str, Listener], old: Iterable[Door], new: Iterable[Door],
+                   refuse: Refuse) -> tuple[Door, ...]:
+    """Bring every open door to its new listeners; returns the doors as they listen now.
+
+    Certificates, authorities and TLS tables count for whoever connects next; addresses are opened and given up. Who is
+    connected stays connected. A door whose change fails goes on as it was, and its caller is told.
+    """
+    wanted = {door.spec.name: door.listen for door in new}
+    return tuple([dataclasses.replace(door, listen=await _relisten(open_doors.get(door.spec.name), door,
+                                                                   wanted.get(door.spec.name, door.listen), refuse))
+                  for door in old])
+
+
+async def _relisten(running: Listener | None, door: Door, listens: tuple[Listen, ...], refuse: Refuse
+                    ) -> tuple[Listen, ...]:
+    name = f"gateways.{door.spec.name}"
+    if listens == door.listen and not any(listen.tls for listen in listens):
+        return door.listen
+    if running is None:
+        return door.listen
+    try:
+        opened, given_up = await running.relisten(listens)
+    except TlsFault as fault:
+        refuse(f"{name}.tls.{fault.setting}: {fault}; it goes on with what it had")
+        return door.listen
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else str(error)
+        addresses = ", ".join(str(listen) for listen in listens)
+        refuse(f"{name} cannot listen on {addresses}: {reason}; it goes on as it was")
+        return door.listen
+    for what, changed in (("listens on", opened), ("no longer listens on", given_up)):
+        if changed:
+            log.info("reload: %s %s %s", name, what, ", ".join(changed))
+    if any(listen.tls for listen in listens):
+        log.info("reload: %s uses its TLS files as they are now for new connections", name)
+    elif not (opened or given_up):
+        log.info("reload: %s.listen changed and is in effect for new connections", name)
+    return listens

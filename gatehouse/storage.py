@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from secrets import token_bytes
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
 from prometheus_client.samples import Exemplar
 
 from gatehouse import __version__, exits
 from gatehouse.backup.manifest import INCLUDED
-from gatehouse.catalogue_circuit import CircuitCatalogue
 from gatehouse.config.check_back import settings_of
 from gatehouse.config.config import Config
 from gatehouse.config.tracing import journeys_of
@@ -45,6 +44,11 @@ from gatehouse.metrics import SUM, Sample
 from gatehouse.otlp import Exporting, exporter_to
 from gatehouse.runtime import Completions, HubLoop, ThreadWorker
 from gatehouse.transactions.coordinator import Transactions
+
+if TYPE_CHECKING:
+    from gatehouse.kernel.circuit_breaker import CircuitBreaker
+    from gatehouse.kernel.state.catalogue import Catalogue
+    from gatehouse.kernel.state.projection import Step
 
 log = logging.getLogger("gatehouse")
 
@@ -351,3 +355,23 @@ def otlp_of(config: Config, kernel: Kernel) -> Exporting | None:
     exporting = Exporting(exporter_to(endpoint, config.hub.name, __version__), partial(token_bytes, SPAN_BYTES))
     kernel.journeys.tell_of_each(exporting.take)
     return exporting
+
+
+class CircuitCatalogue:  # decision 256
+    """The catalogue behind a circuit, on the checkpoints' thread: a database that is down or slow is not asked at every
+    checkpoint. What it was not given it is given whole, once it is asked again: it knows how far it is complete. A
+    `kernel.state.projection.Projection`."""
+
+    def __init__(self, catalogue: Catalogue, circuit: CircuitBreaker, now_ms: Callable[[], int]) -> None:
+        self.circuit = circuit
+        self._catalogue = catalogue
+        self._now_ms = now_ms
+
+    def take(self, step: Step) -> None:
+        """Write the step, unless the circuit is open."""
+        began_ms = self._now_ms()
+        if not self.circuit.may_pass(began_ms):
+            return
+        self._catalogue.take(step)
+        now_ms = self._now_ms()
+        self.circuit.note(not self._catalogue.failing, now_ms, now_ms - began_ms, self._catalogue.fault)

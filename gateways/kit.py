@@ -26,12 +26,11 @@ from gatehouse.gateways.properties.envelope import SELECTOR_NAMES
 from gatehouse.kernel.addresses.address import UNROUTED
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.errors import KernelError
-from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.memory_log import MemoryLog
 from gatehouse.kernel.message import Fetched, Record
 from gatehouse.kernel.records.batch import sound_records
-from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.settings import JourneySettings, KernelSettings
 from gatehouse.kernel.state.store import MemoryStore
 from gatehouse.kernel.world import InlineWorker, World
 from gatehouse.transactions.coordinator import Transactions

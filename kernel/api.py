@@ -59,7 +59,7 @@ if TYPE_CHECKING:
         Joining,
     )
     from gatehouse.kernel.errors import KernelError, StorageFailed
-    from gatehouse.kernel.groups.counts import Counts
+    from gatehouse.kernel.groups.group import Counts
     from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.groups.members import Budget, HoldLimit, Member
     from gatehouse.kernel.journeys.looking import IsShown, OnFound, OnJourney

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
     from gatehouse.kernel.assigned.assigned_values import GroupLook
     from gatehouse.kernel.groups.calls import Groups
-    from gatehouse.kernel.groups.counts import Counts
-    from gatehouse.kernel.groups.group import LeasedGroup
+    from gatehouse.kernel.groups.group import Counts, LeasedGroup
     from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.groups.members import Membership, Pop
     from gatehouse.kernel.message import Handle, Leased, Origin, Owner, Record

@@ -39,7 +39,6 @@ from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.memtable import Checkpoints, Memtables
 from gatehouse.kernel.index.reader import Reader
-from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.journeys.journeys import Journeys
 from gatehouse.kernel.journeys.looking import Looking
 from gatehouse.kernel.journeys.origins import Origins
@@ -71,7 +70,7 @@ from gatehouse.kernel.message import (
 )
 from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Notices, Worker
-from gatehouse.kernel.receipts.receipts import Receipts
+from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.records.headers import expires_at
 from gatehouse.kernel.records.opened import Unreadable
 from gatehouse.kernel.records.validation import Divert
@@ -83,7 +82,7 @@ from gatehouse.kernel.retention.segment_scan import SegmentScanner
 from gatehouse.kernel.retention.spill import Spill
 from gatehouse.kernel.scheduling.scheduling import Scheduling
 from gatehouse.kernel.sessions.sessions import Sessions
-from gatehouse.kernel.settings import LIVE, KernelSettings
+from gatehouse.kernel.settings import LIVE, JourneySettings, KernelSettings
 from gatehouse.kernel.shedding import Shedding
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.clock import Clock
@@ -218,8 +217,8 @@ class Kernel:  # decision 138
         self.leasing = leasing = Leasing(
             loop=loop, reader=reader, watermarks=watermarks, topics=topics, views=views, state=state,
             subscriptions=subscriptions, places=places, identity=identity, committer=committer,
-            names=selector_names or {}, on_committed=spill.on_settled, on_error=on_error, live=live,
-            recorder=recorder, receipts=receipts)
+            names=selector_names or {}, on_committed=spill.on_settled, kept_in=spill.below,
+            on_error=on_error, live=live, recorder=recorder, receipts=receipts)
         receipts.begin(leasing.queues.max_lengths)
         spill.ask(leasing.cursors)
         publishers = Publishers(log=log, worker=reader_worker, bulk_worker=self._bulk_worker, reader=reader)

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.journeys.journeys import Journeys
     from gatehouse.kernel.kernel import Kernel
     from gatehouse.kernel.message import Speaker
-    from gatehouse.kernel.receipts.receipts import Receipts
+    from gatehouse.kernel.receipts import Receipts
     from gatehouse.kernel.records.opened import Unreadable
     from gatehouse.kernel.scheduling.queries import Page, Scheduled
     from gatehouse.kernel.scheduling.scheduling import Scheduling

@@ -6,6 +6,7 @@ told is about whole batches, and a recorder answers at once: nothing waits for i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Protocol, runtime_checkable
 
 from gatehouse.kernel.message import Leased, Message, Origin, Placement, Record
@@ -28,7 +29,12 @@ class Hearing(Protocol):
 
 
 class Recorder(Protocol):  # decision 202
-    """See the module's text."""
+    """Is told what happens to messages as they go their way."""
+
+    @property
+    def followed_in(self) -> AbstractSet[int]:
+        """The partitions in which something that is followed lies: of others `on_handed_out`, `on_acked` and
+        `on_extended` need not be told."""
 
     def gap(self) -> int:
         """How many messages pass before one that may be followed; `kernel.write` counts them down."""

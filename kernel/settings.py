@@ -1,7 +1,9 @@
-"""What can be set about the kernel; the configuration file's [kernel] table says the same in its own units."""
+"""What can be set about the kernel, and about the journeys of messages; the configuration file's tables [kernel] and
+[tracing] say the same in their own units."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 FSYNC_POLICIES: Final = ("commit", "interval", "never")
@@ -71,3 +73,25 @@ class KernelSettings:
     max_idempotency_keys: int = 100_000
     max_idempotency_bytes: int = 128 << 20
     """How long, and how many, answers for idempotency keys are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class JourneySettings:
+    """Which messages are followed, and how many events are recorded of them."""
+
+    enabled: bool = True
+    rate: float = 0.01
+    """How much of a topic is followed from the start, from 0 to 1."""
+
+    followed_per_second: int = 200
+    """Messages that are followed from the start in a second, of all topics without a rate of their own."""
+
+    topics: Mapping[str, float] = field(default_factory=dict)
+    """The same for topics with a rate of their own."""
+
+    retention_ms: int = 72 * 3_600_000
+    asked_per_minute: int = 1_000
+    """Messages that are followed because their senders ask for it, in a minute, of all topics."""
+
+    errors_per_minute: int = 1_000
+    """Errors of one topic that are recorded in a minute."""

@@ -102,7 +102,7 @@ class LinkCircuits(Protocol):
 
 
 class HubLinks:
-    """See the module's text."""
+    """All links of one hub, behind its one connection to the meeting point."""
 
     def __init__(self, *, kernel: LinkPort, section: RelaySection, settings: Iterable[LinkSettings], secret: bytes,
                  hub_name: str, chance: Callable[[int], bytes], now_ms: Callable[[], int], wall_ms: Callable[[], int],

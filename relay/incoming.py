@@ -182,7 +182,7 @@ class Arrivals:
 
 
 class Incoming:
-    """See the module's text. Made for one session; `counts` and `arrivals` outlive it."""
+    """The receiving side of a link. Made for one session; `counts` and `arrivals` outlive it."""
 
     def __init__(self, kernel: LinkPort, settings: LinkSettings, peer_hub: bytes, arrivals: Arrivals,
                  marks: Marks, links: Mapping[str, object], counts: InCounts, losses: Losses, allowed: Allowed,

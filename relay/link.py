@@ -151,7 +151,7 @@ class Around:
 
 
 class Link:
-    """See the module's text."""
+    """One link of a hub: greets the other hub, then sends and receives over that session."""
 
     def __init__(self, settings: LinkSettings, pin: Pin, around: Around) -> None:
         self.settings = settings

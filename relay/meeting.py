@@ -135,7 +135,8 @@ class Visit:
 
 
 class Meeting:
-    """See the module's text. `chance` gives fresh random bytes. Raises OSError where what it keeps cannot be read."""
+    """Lets hubs in, and carries letters between two that may talk. `chance` gives fresh random bytes. Raises OSError
+    where what it keeps cannot be read."""
 
     def __init__(self, section: MeetingSection, hubs: tuple[MetHub, ...], links: tuple[MetLink, ...],
                  chance: Callable[[int], bytes], tell: Callable[[str], None], wall_ms: Callable[[], int],

@@ -64,7 +64,8 @@ class SpoolCounts:
 
 
 class Spooling:
-    """See the module's text. `say` seals and sends a letter in the open session; `stop` is the link's."""
+    """What of one link goes by the meeting point's spool. `say` seals and sends a letter in the open session; `stop` is
+    the link's."""
 
     def __init__(self, settings: LinkSettings, pin_now: Callable[[], Pin], around: Around, losses: Losses,
                  rates: Rates,

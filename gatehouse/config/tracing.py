@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gatehouse.config.settings import ConfigPlace, Problems, read_section
-from gatehouse.kernel.journeys.journey_settings import JourneySettings
+from gatehouse.kernel.settings import JourneySettings
 
 
 @dataclass(frozen=True, slots=True)

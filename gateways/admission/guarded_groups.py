@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.api import Settling, Source, Taken
     from gatehouse.kernel.assigned.assigned_values import GroupLook
     from gatehouse.kernel.errors import KernelError
-    from gatehouse.kernel.groups.counts import Counts
+    from gatehouse.kernel.groups.group import Counts
     from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.message import Fetched, Handle, Leased, Record
     from gatehouse.kernel.state.topics import Topic

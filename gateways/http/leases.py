@@ -22,7 +22,7 @@ from gatehouse.gateways.http.declaring import (
 from gatehouse.gateways.http.openapi import PROBLEM
 from gatehouse.gateways.http.problems import Refusal, document_of
 from gatehouse.kernel.errors import KernelError
-from gatehouse.kernel.groups.counts import Counts
+from gatehouse.kernel.groups.group import Counts
 from gatehouse.kernel.groups.group_settings import (
     ASSIGNED,
     LEASED,

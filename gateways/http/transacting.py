@@ -15,7 +15,7 @@ from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import UnknownTransaction
 from gatehouse.kernel.groups.group_settings import check_name
 from gatehouse.kernel.message import NOW, When
-from gatehouse.kernel.scheduling.accepting import first_due
+from gatehouse.kernel.scheduling.scheduling import first_due
 from gatehouse.transactions.coordinator import Decision, State
 
 if TYPE_CHECKING:

@@ -3,9 +3,8 @@
     a door's request ─► ClassicGroup ─► answers now
                                     └─► a MEMBERS record in the pending frame ─► durable ─► the answers that waited
 
-A group is in memory while it has members, and ten minutes longer. One record holds it whole: generation, members with
-what they said, assignment. So after a crash members go on with the generation that they are in. Its name is a group's
-definition like any other: whoever comes first, members or leases, has it.
+One record holds a group whole: generation, members with what they said, assignment. So after a crash members go on with
+the generation that they are in. Its name is a group's definition like any other.
 """
 from __future__ import annotations
 
@@ -33,8 +32,7 @@ from gatehouse.kernel.assigned.classic_group import Answer, ClassicGroup, GroupM
 from gatehouse.kernel.assigned.consumer_group import ConsumerGroup
 from gatehouse.kernel.assigned.consumer_groups import ConsumerGroups, MayRead, OnBeaten, classic_of, consumers_of
 from gatehouse.kernel.assigned.consumer_protocol import PROTOCOL_TYPE, read_assignment
-from gatehouse.kernel.assigned.due import DueHeap
-from gatehouse.kernel.assigned.group_names import GroupNames, PutState
+from gatehouse.kernel.assigned.named_groups import GroupEntry, GroupNames, GroupTable, PutState, answered
 from gatehouse.kernel.errors import (
     GroupFull,
     InconsistentProtocol,
@@ -50,12 +48,9 @@ from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner, Stored
 from gatehouse.kernel.ports import Loop
-from gatehouse.kernel.receipts.receipts import Receipts
+from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.state.state import Kind, StateTable, offset_record
 from gatehouse.kernel.state.topics import Topic, Topics
-
-MAX_GROUPS: Final = 50_000
-"""Groups that are in memory."""
 
 MAX_BYTES: Final = 64 << 20
 """What the members of all groups say and are told."""
@@ -72,9 +67,6 @@ MAX_INSTANCE_BYTES: Final = 255
 MAX_CLIENT_ID: Final = 100
 """Characters of a client's name for itself that its member id begins with."""
 
-UNUSED_MS: Final = 600_000
-"""How long a group without members is remembered, whose next generation is to have the next number."""
-
 OnJoined = Callable[["Joined | KernelError"], None]
 OnAssigned = Callable[["Assigned | KernelError"], None]
 
@@ -87,45 +79,34 @@ class _Writing(NamedTuple):
     held: list[tuple[object, Answer]]
 
 
-class _Entry:
-    """A group under its name."""
+class _Entry(GroupEntry):
+    """A classic group under its name."""
 
-    __slots__ = ("tenant", "name", "group", "is_ours", "size_bytes", "due_ms", "unused_ms", "is_stored")
+    __slots__ = ("group", "is_stored")
 
     def __init__(self, tenant: str, name: str) -> None:
-        self.tenant = tenant
-        self.name = name
+        super().__init__(tenant, name)
         self.group = ClassicGroup()
-        self.is_ours = False                   # its definition was made for its first member
         self.is_stored = False                 # there is a record of it
-        self.size_bytes = 0
-        self.due_ms = 0                        # when it is looked at next, 0: never
-        self.unused_ms = 0                     # since when it has had no members, 0: it has
 
 
-class AssignedGroups:
-    """`open` before use. `live` learns which groups have members; `has_offsets` says whether a group has committed
-    any. Groups of the consumer protocol are beside those of the classic one, under the same names."""
+class AssignedGroups(GroupTable[_Entry]):
+    """All assigned groups, as doors ask for them: those of the classic protocol, and beside them, under the same names,
+    those of the consumer protocol. `open` before use. `live` learns which groups have members; `has_offsets` says
+    whether a group has committed any."""
 
     def __init__(self, *, loop: Loop, state: StateTable, topics: Topics, definitions: Definitions[GroupSettings],
                  live: LiveGroups, put_state: PutState, has_offsets: Callable[[str, str], bool], identity: Identity,
                  on_error: Callable[[Exception], None], receipts: Receipts | None = None) -> None:
-        self._loop = loop
+        names = GroupNames(definitions, live, put_state, has_offsets)
+        super().__init__(loop, names, put_state, on_error)
         self._state = state
-        self._names = names = GroupNames(definitions, live, put_state, has_offsets)
-        self._put_state = put_state
-        self._on_error = on_error
         self._receipts = receipts
         self._consumers = ConsumerGroups(loop=loop, state=state, topics=topics, names=names, put_state=put_state,
                                          give_back=self._take_back, on_error=on_error)
-        self._entries: dict[tuple[str, str], _Entry] = {}
-        self._size_bytes = 0
-        self._due: DueHeap[_Entry] = DueHeap(loop, self._look, lambda: len(self._entries))
         self._numbers = 0
-        self._unused: dict[_Entry, None] = {}  # groups without members, the longest unused first
         self._identity = identity
         self._member_ids = b""                 # what signs them, from this start on
-        self._stopped = False
 
     # ---- opening and closing
 
@@ -144,8 +125,7 @@ class AssignedGroups:
 
     def stop(self) -> None:
         """Who waits is told that the hub stops; groups stay as they are stored."""
-        self._stopped = True
-        self._due.stop()
+        self._stop()
         self._consumers.stop()
         for entry in self._entries.values():
             entry.group.end(Stopping("the hub is stopping"))
@@ -371,10 +351,6 @@ class AssignedGroups:
         if self._names.claim(entry.tenant, entry.name):
             entry.is_ours = True
 
-    def _require_running(self) -> None:
-        if self._stopped:
-            raise Stopping("the hub is stopping")
-
     def _require_entry(self, tenant: str, name: str) -> _Entry:
         self._require_running()
         entry = self._entries.get((tenant, name))
@@ -393,33 +369,18 @@ class AssignedGroups:
         if group_bytes + more_bytes > MAX_GROUP_BYTES or self._size_bytes + more_bytes > MAX_BYTES:
             raise GroupFull("what members say and are told is more than may be kept")
 
-    def _make_room(self) -> None:
-        """For one more group. Raises GroupFull."""
-        if len(self._entries) >= MAX_GROUPS:
-            if not self._unused:
-                raise GroupFull(f"there are {MAX_GROUPS} groups with members, as many as may be")
-            self._forget(next(iter(self._unused)))
-
     # ---- what became of a call
 
     def _settle(self, entry: _Entry) -> None:
         """Write down what is to be written, tell who is to be told, and see to it that time goes on."""
         group = entry.group
         effects = group.take()
-        size_bytes = group.size_bytes
-        self._size_bytes += size_bytes - entry.size_bytes
-        entry.size_bytes = size_bytes
         self._names.note(entry.tenant, entry.name,
                          bool(group.members) or self._consumers.has_members(entry.tenant, entry.name))
-        if not group.is_unused:
-            entry.unused_ms = 0
-            self._unused.pop(entry, None)
-        elif not entry.unused_ms:
-            entry.unused_ms = self._loop.now_ms()
-            self._unused[entry] = None
+        self._note(entry, group.size_bytes, group.is_unused)
         if effects.store:
             self._write(entry, effects.held)
-        self._due.at(entry, entry.unused_ms + UNUSED_MS if entry.unused_ms else group.next_ms())
+        self._look_next(entry, group.next_ms())
         self._tell(effects.answers)
 
     # decision 158: before any member hears its part
@@ -436,11 +397,8 @@ class AssignedGroups:
 
     def on_stored(self, stored: list[Stored]) -> None:
         """Records are durable, or were refused."""
-        for answer in stored:
-            writing = answer.token
+        for writing, error in answered(stored):
             assert isinstance(writing, _Writing)
-            error = answer.error
-            assert error is None or isinstance(error, KernelError)
             self._written(writing, error)
             if self._entries.get((writing.entry.tenant, writing.entry.name)) is writing.entry:
                 self._settle(writing.entry)
@@ -448,14 +406,6 @@ class AssignedGroups:
     def _written(self, writing: _Writing, error: KernelError | None) -> None:
         writing.entry.group.stored(self._loop.now_ms(), writing.generation, error)
         self._tell([(waiting, answer if error is None else error) for waiting, answer in writing.held])
-
-    def _tell(self, answers: list[tuple[object, Answer]]) -> None:
-        for waiting, answer in answers:
-            assert callable(waiting)
-            try:
-                waiting(answer)
-            except Exception as fault:             # one member's bug must not cost the others their answers
-                self._on_error(fault)
 
     def _forget(self, entry: _Entry) -> None:
         """The group has had no members for long. Its definition goes where it is still the one that was made for them,
@@ -468,25 +418,9 @@ class AssignedGroups:
         self._drop(entry)
         entry.group.end(UnknownMember("the group is forgotten"))
 
-    def _drop(self, entry: _Entry) -> None:
-        del self._entries[entry.tenant, entry.name]
-        self._unused.pop(entry, None)
-        self._size_bytes -= entry.size_bytes
-
-    # ---- time
-
-    def _look(self, entry: _Entry, now_ms: int) -> None:
-        if self._entries.get((entry.tenant, entry.name)) is not entry:
-            return
-        try:
-            if entry.unused_ms and entry.unused_ms + UNUSED_MS <= now_ms:
-                self._forget(entry)
-            else:
-                entry.group.on_time(now_ms)
-                self._settle(entry)
-        except Stopping:
-            self._stopped = True
-            self._due.stop()
+    def _go_on(self, entry: _Entry, now_ms: int) -> None:
+        entry.group.on_time(now_ms)
+        self._settle(entry)
 
 
 def encode_members(group: ClassicGroup, is_ours: bool) -> bytes:

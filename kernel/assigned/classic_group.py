@@ -90,7 +90,7 @@ class GroupMember:
 
 # decision 157: no loop, no clock, no disk
 class ClassicGroup:
-    """See the module's text."""
+    """One group whose members share partitions out among themselves, by Kafka's classic protocol."""
 
     def __init__(self) -> None:
         self.state = GroupState.EMPTY

@@ -149,7 +149,7 @@ class Changes(NamedTuple):
 
 # decision 180: no loop, no clock, no disk; one machine for the group and every member
 class ConsumerGroup:
-    """See the module's text."""
+    """One consumer group: the hub assigns, and every member follows at its own pace."""
 
     def __init__(self) -> None:
         self.epoch = 0

@@ -5,12 +5,18 @@ classic protocol to the newer one, or back, while it has members.
                                          └─► records of whatever has, in one frame ─► durable ─► the answer
 
 An answer never overtakes what it tells of: while a frame of the group is on its way, later answers wait behind it.
+
+A group has one state record, and each of its members one; what changes together is in one frame. Partition ids stand as
+runs, (first, count): a member of a topic with ten thousand partitions takes one.
 """
 from __future__ import annotations
 
+import json
+import struct
+from base64 import b64decode, b64encode
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from gatehouse.kernel.assigned.assigned_values import (
     Assigned,
@@ -32,6 +38,7 @@ from gatehouse.kernel.assigned.consumer_group import (
     Changes,
     ConsumerGroup,
     ConsumerMember,
+    Pace,
     check_assignor,
 )
 from gatehouse.kernel.assigned.consumer_protocol import (
@@ -42,9 +49,7 @@ from gatehouse.kernel.assigned.consumer_protocol import (
     read_assignment,
     read_subscription,
 )
-from gatehouse.kernel.assigned.consumer_records import group_record, member_record, read_group, read_member
-from gatehouse.kernel.assigned.due import DueHeap
-from gatehouse.kernel.assigned.group_names import GroupNames, PutState
+from gatehouse.kernel.assigned.named_groups import GroupEntry, GroupNames, GroupTable, PutState, answered
 from gatehouse.kernel.assigned.topic_patterns import TopicPattern
 from gatehouse.kernel.errors import (
     FencedMember,
@@ -56,14 +61,12 @@ from gatehouse.kernel.errors import (
     UnknownGroup,
     UnknownMember,
 )
-from gatehouse.kernel.groups.group_settings import check_name, split_key
+from gatehouse.kernel.groups.group_settings import check_name, named_key, split_key
+from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topic, Topics
-
-MAX_GROUPS: Final = 50_000
-"""Groups that are in memory."""
 
 MAX_BYTES: Final = 256 << 20
 """What the members of all groups say and have, by their own reckoning."""
@@ -78,8 +81,13 @@ MAX_TOPICS: Final = 10_000
 MAX_PATTERNS: Final = 64
 """That are kept compiled, with the names that they match."""
 
-UNUSED_MS: Final = 600_000
-"""How long a group without members is remembered, with its epoch."""
+SIZE: Final = struct.Struct(">H")
+SAME: Final = ("instance_id", "rack_id", "client_id", "client_host", "rebalance_ms", "pattern", "assignor", "epoch",
+               "previous_epoch", "is_away")
+"""Attributes of a member that stand as they are."""
+
+NAMES: Final = ("topics", "matched")
+PARTITIONS: Final = ("assigned", "revoking", "target")
 
 OnJoined = Callable[["Joined | KernelError"], None]
 OnAssigned = Callable[["Assigned | KernelError"], None]
@@ -117,20 +125,14 @@ class _GroupWriting:
         self.held = held
 
 
-class _ConsumerEntry:
-    """A group under its name."""
+class _ConsumerEntry(GroupEntry):
+    """A consumer group under its name."""
 
-    __slots__ = ("tenant", "name", "group", "rules", "is_ours", "size_bytes", "due_ms", "unused_ms", "versions",
-                 "promised", "writing")
+    __slots__ = ("group", "versions", "promised", "writing")
 
     def __init__(self, tenant: str, name: str) -> None:
-        self.tenant = tenant
-        self.name = name
+        super().__init__(tenant, name)
         self.group = ConsumerGroup()
-        self.is_ours = False                         # its definition was made for its first member
-        self.size_bytes = 0
-        self.due_ms = 0                              # when it is looked at next, 0: never
-        self.unused_ms = 0                           # since when it has had no members, 0: it has
         self.versions: dict[str, tuple[int, object]] = {}      # of the topics in which a member's pattern was looked
                                                      # up, and of the rights
         self.promised: dict[str, None] = {}          # ids that were given to who has yet to join with the old protocol
@@ -149,7 +151,7 @@ class _Matches:
         self.tried: set[str] = set()
 
 
-class ConsumerGroups:
+class ConsumerGroups(GroupTable[_ConsumerEntry]):
     """All consumer groups of a hub. `open` before use."""
 
     def __init__(self, *, loop: Loop, state: StateTable, topics: Topics, names: GroupNames, put_state: PutState,
@@ -157,19 +159,11 @@ class ConsumerGroups:
                  ) -> None:
         """`give_back` takes over a group, by tenant and name, all of whose members follow the classic protocol; and
         whether its definition was made for its first member."""
-        self._loop = loop
+        super().__init__(loop, names, put_state, on_error)
         self._state = state
         self._topics = topics
-        self._names = names
-        self._put_state = put_state
         self._give_back = give_back
-        self._on_error = on_error
-        self._entries: dict[tuple[str, str], _ConsumerEntry] = {}
-        self._unused: dict[_ConsumerEntry, None] = {}        # groups without members, the longest unused first
-        self._due: DueHeap[_ConsumerEntry] = DueHeap(loop, self._look, lambda: len(self._entries))
         self._patterns: OrderedDict[tuple[str, str], _Matches] = OrderedDict()
-        self._size_bytes = 0
-        self._stopped = False
 
     def open(self) -> None:
         """Load the groups that are stored: their members have a session's time to be heard of."""
@@ -190,13 +184,13 @@ class ConsumerGroups:
 
     def stop(self) -> None:
         """Who waits is told that the hub stops; groups stay as they are stored."""
-        self._stopped = True
-        self._due.stop()
+        self._stop()
 
     # ---- what members ask for
 
-    def check(self, tenant: str, name: str, beat: Beat, may_read: MayRead, held_bytes: int) -> None:
-        """Raises what `beat` raises of what a member says, whoever is in the group, which holds so many bytes."""
+    def check(self, tenant: str, name: str, beat: Beat, may_read: MayRead, held_bytes: int) -> frozenset[str] | None:
+        """Raises what `beat` raises of what a member says, whoever is in the group, which holds so many bytes. Gives
+        the topics that its pattern finds, where it says one."""
         self._require_running()
         check_name(name, "group")
         self._names.require_not_leased(tenant, name)
@@ -205,25 +199,24 @@ class ConsumerGroups:
         check_assignor(beat.assignor)
         if held_bytes + beat.said_bytes > MAX_GROUP_BYTES or self._size_bytes + beat.said_bytes > MAX_BYTES:
             raise GroupFull("what members say and have is more than may be kept")
-        if beat.pattern:
-            self._match(tenant, beat.pattern, may_read)
+        return self._match(tenant, beat.pattern, may_read) if beat.pattern else None
 
     def beat(self, tenant: str, name: str, beat: Beat, rules: ConsumerRules, may_read: MayRead, on_done: OnBeaten,
              rights: object = None) -> None:
         """See `AssignedGroups.beat`."""
         entry = self._entries.get((tenant, name))
-        self.check(tenant, name, beat, may_read, 0 if entry is None else entry.size_bytes)
+        matched = self.check(tenant, name, beat, may_read, 0 if entry is None else entry.size_bytes)
         if entry is None:
             if beat.epoch and self._names.is_there(tenant, name):
                 raise UnknownMember(f"the group {name!r} has no member {beat.member_id!r}")      # who joins again then
             if beat.epoch:
                 raise UnknownGroup(f"there is no consumer group {name!r} with members")
-            matched = self._match(tenant, beat.pattern, may_read) if beat.pattern else None
             self._make_room()
             entry = self._entries[tenant, name] = _ConsumerEntry(tenant, name)
             entry.is_ours = self._names.claim(tenant, name)
         else:
-            matched = self._matched(entry, beat, may_read, rights)
+            if beat.pattern is None:
+                matched = self._match_again(entry, beat.member_id, may_read, rights)
             if beat.epoch == JOINS and not entry.group.members and self._names.claim(tenant, name):
                 entry.is_ours = True               # it was deleted when its last members had gone
         try:
@@ -361,15 +354,13 @@ class ConsumerGroups:
         topic = self._topics.get(name, tenant)
         return () if topic is None else topic.ranges
 
-    def _matched(self, entry: _ConsumerEntry, beat: Beat, may_read: MayRead, rights: object
-                 ) -> frozenset[str] | None:
-        """What the member's pattern finds, where it may find something else than before. Raises InvalidPattern."""
-        member = entry.group.members.get(beat.member_id)
-        pattern = beat.pattern if beat.pattern is not None or member is None else member.pattern
-        if not pattern or beat.pattern is None and entry.versions.get(beat.member_id) == (
-                self._topics.version, rights):
+    def _match_again(self, entry: _ConsumerEntry, member_id: str, may_read: MayRead, rights: object
+                     ) -> frozenset[str] | None:
+        """What the pattern finds that the member has said before, where it may find something else than then."""
+        member = entry.group.members.get(member_id)
+        if member is None or not member.pattern or entry.versions.get(member_id) == (self._topics.version, rights):
             return None
-        return self._match(entry.tenant, pattern, may_read)
+        return self._match(entry.tenant, member.pattern, may_read)
 
     def _match(self, tenant: str, text: str, may_read: MayRead) -> frozenset[str]:
         matched = self._patterns.get((tenant, text))
@@ -387,10 +378,6 @@ class ConsumerGroups:
 
     # ---- names
 
-    def _require_running(self) -> None:
-        if self._stopped:
-            raise Stopping("the hub is stopping")
-
     def _require(self, tenant: str, name: str) -> _ConsumerEntry:
         entry = self._entries.get((tenant, name))
         if entry is None:
@@ -398,22 +385,13 @@ class ConsumerGroups:
             raise UnknownGroup(f"there is no consumer group {name!r} with members")
         return entry
 
-    def _make_room(self) -> None:
-        """For one more group. Raises GroupFull."""
-        if len(self._entries) >= MAX_GROUPS:
-            if not self._unused:
-                raise GroupFull(f"there are {MAX_GROUPS} groups with members, as many as may be")
-            self._forget(next(iter(self._unused)))
-
     def _forget(self, entry: _ConsumerEntry) -> None:
         """The group has had no members for long."""
         records = [group_record(entry.tenant, entry.name, None)]
         if entry.is_ours:
             records += self._names.disclaim(entry.tenant, entry.name)
         self._put_state(records, None, None)
-        del self._entries[entry.tenant, entry.name]
-        self._unused.pop(entry, None)
-        self._size_bytes -= entry.size_bytes
+        self._drop(entry)
 
     # ---- what became of a call
 
@@ -421,21 +399,14 @@ class ConsumerGroups:
         """Write down what is to be written, tell who is to be told, and see to it that time goes on."""
         group = entry.group
         changes = group.take()
-        self._size_bytes += group.size_bytes - entry.size_bytes
-        entry.size_bytes = group.size_bytes
         self._names.note(entry.tenant, entry.name, bool(group.members))
-        if group.members:
-            entry.unused_ms = 0
-            self._unused.pop(entry, None)
-        elif not entry.unused_ms:
-            entry.unused_ms = self._loop.now_ms()
-            self._unused[entry] = None
+        self._note(entry, group.size_bytes, not group.members)
         for member_id in changes.members:
             if member_id not in group.members:
                 entry.versions.pop(member_id, None)
         if changes.members or changes.group or changes.held:
             self._write(entry, changes)
-        self._due.at(entry, entry.unused_ms + UNUSED_MS if entry.unused_ms else group.next_ms())
+        self._look_next(entry, group.next_ms())
         if entry.writing is not None:
             entry.writing.held.extend(changes.answers)
         else:
@@ -449,8 +420,7 @@ class ConsumerGroups:
         members = entry.group.members
         records = [group_record(entry.tenant, entry.name, None)]
         records += [member_record(entry.tenant, entry.name, member_id, None) for member_id in members]
-        del self._entries[entry.tenant, entry.name]
-        self._size_bytes -= entry.size_bytes
+        self._drop(entry)
         self._put_state(records, None, None)
         self._give_back(entry.tenant, entry.name, entry.group, entry.is_ours)
 
@@ -470,11 +440,8 @@ class ConsumerGroups:
 
     def on_stored(self, stored: list[Stored]) -> None:
         """Records are durable, or were refused."""
-        for answer in stored:
-            writing = answer.token
+        for writing, error in answered(stored):
             assert isinstance(writing, _GroupWriting)
-            error = answer.error
-            assert error is None or isinstance(error, KernelError)
             self._written(writing, error)
 
     def _written(self, writing: _GroupWriting, error: KernelError | None) -> None:
@@ -485,25 +452,9 @@ class ConsumerGroups:
             entry.group.store_all()
         self._tell([(waiting, answer if error is None else error) for waiting, answer in writing.held])
 
-    def _tell(self, answers: list[tuple[Any, Answer]]) -> None:
-        for waiting, answer in answers:
-            try:
-                waiting(answer)
-            except Exception as fault:             # one member's bug must not cost the others their answers
-                self._on_error(fault)
-
-    def _look(self, entry: _ConsumerEntry, now_ms: int) -> None:
-        """Something of the group may have fallen due."""
-        if self._entries.get((entry.tenant, entry.name)) is not entry:
-            return
-        try:
-            if entry.unused_ms and entry.unused_ms + UNUSED_MS <= now_ms:
-                self._forget(entry)
-            else:
-                entry.group.on_time(now_ms, lambda topic: self._ranges(entry.tenant, topic))
-                self._settle(entry)
-        except Stopping:
-            self.stop()
+    def _go_on(self, entry: _ConsumerEntry, now_ms: int) -> None:
+        entry.group.on_time(now_ms, lambda topic: self._ranges(entry.tenant, topic))
+        self._settle(entry)
 
 
 # --- from one protocol to the other -------------------------------------------------------------------------------
@@ -559,3 +510,72 @@ def classic_of(group: ConsumerGroup, now_ms: int, named: Callable[[frozenset[int
     classic.restore(now_ms, generation, PROTOCOL_TYPE, common[0] if common else "", members[0].id, members)
     classic.share_out_anew(now_ms)
     return classic
+
+
+class StoredGroup(NamedTuple):
+    epoch: int
+    target_epoch: int
+    assignor: str
+    topics_digest: bytes
+    is_ours: bool
+
+
+def group_record(tenant: str, name: str, group: ConsumerGroup | None, is_ours: bool = False) -> StateRecord:
+    """None: it is forgotten."""
+    value = None if group is None else json.dumps({
+        "epoch": group.epoch, "target_epoch": group.target_epoch, "assignor": group.assignor,
+        "topics": group.topics_digest.hex(), "ours": is_ours}).encode()
+    return StateRecord(Kind.CONSUMER_GROUP, named_key(tenant, name), value)
+
+
+def read_group(value: bytes) -> StoredGroup:
+    read = json.loads(value)
+    return StoredGroup(read["epoch"], read["target_epoch"], read["assignor"], bytes.fromhex(read["topics"]),
+                       read["ours"])
+
+
+def member_record(tenant: str, name: str, member_id: str, member: ConsumerMember | None) -> StateRecord:
+    """None: it is a member no more."""
+    group_key = named_key(tenant, name)
+    key = SIZE.pack(len(group_key)) + group_key + member_id.encode()
+    value = None if member is None else json.dumps({
+        **{attribute: getattr(member, attribute) for attribute in SAME},
+        **{attribute: sorted(getattr(member, attribute)) for attribute in NAMES},
+        **{attribute: runs(getattr(member, attribute)) for attribute in PARTITIONS},
+        "pace": member.pace.value,
+        "classic": None if member.classic is None else [member.classic.session_ms, [
+            (protocol, b64encode(metadata).decode()) for protocol, metadata in member.classic.protocols]]}).encode()
+    return StateRecord(Kind.CONSUMER_MEMBER, key, value)
+
+
+def read_member(key: bytes, value: bytes) -> tuple[str, str, ConsumerMember]:
+    """(tenant, group's name, member)."""
+    size, = SIZE.unpack_from(key)
+    end = SIZE.size + size
+    tenant, name = split_key(key[SIZE.size:end])
+    read = json.loads(value)
+    member = ConsumerMember(key[end:].decode())
+    for attribute in SAME:
+        setattr(member, attribute, read[attribute])
+    for attribute in NAMES:
+        setattr(member, attribute, frozenset(read[attribute]))
+    for attribute in PARTITIONS:
+        setattr(member, attribute, frozenset([each for first, count in read[attribute]
+                                              for each in range(first, first + count)]))
+    member.pace = Pace(read["pace"])
+    if read["classic"] is not None:
+        session_ms, protocols = read["classic"]
+        member.classic = ClassicSide(tuple((protocol, b64decode(metadata)) for protocol, metadata in protocols),
+                                     session_ms)
+    return tenant, name, member
+
+
+def runs(partition_ids: Iterable[int]) -> list[tuple[int, int]]:
+    """(first, count) of each run of ids that follow each other."""
+    joined: list[tuple[int, int]] = []
+    for partition_id in sorted(partition_ids):
+        if joined and partition_id == sum(joined[-1]):
+            joined[-1] = (joined[-1][0], joined[-1][1] + 1)
+        else:
+            joined.append((partition_id, 1))
+    return joined

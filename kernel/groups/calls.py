@@ -1,4 +1,8 @@
-"""What doors ask about groups and queues: `Kernel.groups`."""
+"""What doors ask about groups and queues: `Kernel.groups`.
+
+Beside it stand receipt handles as text, and two calls that take more than a line: leased messages that are read first
+and given up later, and messages that move from a queue to another address.
+"""
 from __future__ import annotations
 
 import struct
@@ -15,6 +19,7 @@ from gatehouse.kernel.addresses.routes import stated_in
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import (
     ExpiredReceipt,
+    InvalidQueue,
     KernelError,
     OffsetOutOfRange,
     UnknownGroup,
@@ -22,6 +27,7 @@ from gatehouse.kernel.errors import (
     UnknownReceipt,
 )
 from gatehouse.kernel.groups.circuits import CircuitListener
+from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.cursor import MAX_ATTEMPT
 from gatehouse.kernel.groups.dead_lettering import Gaps, Redriving, Route
 from gatehouse.kernel.groups.group import LeasedGroup
@@ -35,16 +41,17 @@ from gatehouse.kernel.groups.group_settings import (
 )
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.groups.members import HoldLimit, Member
-from gatehouse.kernel.groups.moving import Moving
-from gatehouse.kernel.groups.rejecting import OnRead, read_leased, reject_read
+from gatehouse.kernel.groups.policy import REJECTED
+from gatehouse.kernel.groups.queues import Queues
 from gatehouse.kernel.groups.sharing import Shared, Sharing
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import NOBODY, Chooser, Handle, Leased, Origin, Owner, Record
-from gatehouse.kernel.records.record import read_headers
+from gatehouse.kernel.message import NOBODY, RETAIN, Chooser, Handle, Leased, Message, Origin, Owner, Placement, Record
+from gatehouse.kernel.records.record import encode_headers, public_headers, read_headers
 from gatehouse.kernel.state.state import Kind, Views, offset_record
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.pending_frame import check
 
 UNDEFINED: Final = GroupSettings(kind=ASSIGNED)
 """A group that only commits offsets needs no definition."""
@@ -52,6 +59,9 @@ UNDEFINED: Final = GroupSettings(kind=ASSIGNED)
 HANDLE_CHARACTERS: Final = 48
 _HANDLE = struct.Struct(">QQHQ")
 _MAC_BYTES: Final = 10
+
+OnRead = Callable[["list[Leased] | None"], None]
+"""Told of what was read; None where some of it cannot be."""
 
 
 class Groups:
@@ -71,6 +81,8 @@ class Groups:
         self._sharing = Sharing(self, topics, places.routes)
         self._redriving = Redriving(leasing.core, leasing.queues, places, topics, leasing.identity)
         self._moving = Moving(leasing.core, leasing.queues, places)
+        self.queue_group: Final = leasing.queues.group_of
+        """The group that a queue is of itself: who takes from the queue takes from it."""
 
     # ---- groups
 
@@ -302,10 +314,6 @@ class Groups:
         """Messages that nobody holds, those included that are on their way in."""
         return self._queues.ready(queue)
 
-    def queue_group(self, queue: Queue) -> LeasedGroup:
-        """The group that a queue is of itself: who takes from the queue takes from it."""
-        return self._queues.group_of(queue)
-
     def redrive(self, queue: Queue, letters: list[Record], owner: Owner | None = None, token: object = None, *,
                 gaps: Gaps = ()) -> list[KernelError | None]:
         """Send records of a dead-letter queue back to where they died. Answers for each why it stays; `owner` is told
@@ -351,11 +359,11 @@ class Groups:
         self._core.when_settled(owner, token)
 
     def read_leased(self, group: Any, handles: list[Handle], on_read: OnRead) -> None:
-        """Read what members of a group hold; see `rejecting`."""
+        """Read what members of a group hold; see the function of this name."""
         read_leased(group, handles, on_read)
 
     def reject_read(self, group: Any, handles: list[Handle], messages: list[Leased]) -> None:
-        """Reject what was read, in the frame that is being filled; see `rejecting`. Raises Stopping."""
+        """Reject what was read, in the frame that is being filled. Raises Stopping."""
         reject_read(group, handles, messages)
 
     def bind_chooser(self, filter: str, chooser: Chooser, tenant: str = "/") -> None:
@@ -434,3 +442,90 @@ class Handles:
 
     def _mac(self, named: bytes) -> bytes:
         return blake2b(named, key=self._key, digest_size=_MAC_BYTES).digest()
+
+
+def read_leased(group: LeasedGroup, handles: Sequence[Handle], on_read: OnRead) -> None:
+    """Read messages that are leased; nothing of them changes."""
+    by_cursor = group.good_handles(handles)[1]
+    gathering = _Gathering(len(by_cursor), on_read)
+    for prefetcher, offsets in by_cursor:
+        prefetcher.read_leased(offsets, gathering.add)
+
+
+def reject_read(group: LeasedGroup, handles: Sequence[Handle], messages: list[Leased]) -> None:
+    """Give up what `read_leased` has read: its dead letters are in the frame that is being filled. Raises Stopping."""
+    by_place = {(message[0], message[1]): message for message in messages}
+    for prefetcher, offsets in group.good_handles(handles)[1]:
+        key = prefetcher.cursor.key
+        there = [by_place[key, offset] for offset in offsets if (key, offset) in by_place]
+        group.give_up_leased(prefetcher, offsets, there, REJECTED)
+
+
+class _Gathering:
+    """What several cursors have, until all of them have answered."""
+
+    def __init__(self, cursors: int, on_read: OnRead) -> None:
+        self._left = cursors
+        self._on_read = on_read
+        self._messages: list[Leased] = []
+        self._failed = False
+        if not cursors:
+            on_read([])
+
+    def add(self, messages: list[Leased] | None) -> None:
+        self._left -= 1
+        self._failed = self._failed or messages is None
+        self._messages += messages or []
+        if not self._left:
+            self._on_read(None if self._failed else self._messages)
+
+
+class Moving:
+    """Moves messages that were taken from a queue to another queue or an address: settled here and stored there in one
+    frame.
+
+    The copy has the message's id, key, value and headers; its attempts begin anew. In a queue it keeps its priority, as
+    far as that queue has one, and what its door keeps for itself; in a topic it is a message like any other."""
+
+    def __init__(self, core: Core, queues: Queues, places: Places) -> None:
+        self._core = core
+        self._queues = queues
+        self._places = places
+
+    # decision 192: a copy in the frame that settles
+    def move(self, queue: Queue, leases: list[Leased], to: str, may_create: bool, maker: str
+             ) -> list[KernelError | None]:
+        """Send these messages, leased from the queue, to the address `to`. Answers for each why it stays leased. Raises
+        what the address is refused for, and Stopping."""
+        placement = self._places.place(to, queue.tenant, may_create, maker)
+        target = placement.queue if isinstance(placement.queue, Queue) else None
+        if target is not None and target.first_partition_id == queue.first_partition_id:
+            raise InvalidQueue("a queue's messages cannot be moved to that queue")
+        group = self._queues.group_of(queue)
+        pending_frame = self._core.open_frame()
+        results, _ = group.good_handles([leased[:3] for leased in leases])
+        gone: list[Handle] = []
+        for number, leased in enumerate(leases):
+            if results[number] is not None:
+                continue
+            message = self._message(queue, leased, placement, target)
+            try:
+                if check([message], self._places.refresh):
+                    [message] = self._places.choose([message])
+                    self._queues.max_lengths.refuse_full([message])
+            except KernelError as error:
+                results[number] = error
+                continue
+            pending_frame.builder.add_copies([message], [leased[3]], None)
+            gone.append(leased[:3])
+        group.ack(gone)
+        return results
+
+    def _message(self, queue: Queue, leased: Leased, placement: Placement, target: Queue | None) -> Message:
+        headers, attributes = leased[7], leased[8] & ~RETAIN
+        if target is not None:                       # the address that it was published to stays with it
+            priority = leased[0][0] - queue.first_partition_id
+            return self._places.place_queue(target, priority, leased[5]), leased[6], headers, attributes, leased[4]
+        public = [header for header in public_headers(headers)
+                  if not placement.address_header or header[0] != ADDRESS_HEADER]       # it is added anew
+        return placement, leased[6], encode_headers(tuple(public)), attributes, leased[4]

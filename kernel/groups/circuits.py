@@ -22,6 +22,7 @@ from gatehouse.kernel.circuit_breaker import WINDOW, CircuitBreaker, CircuitSett
 from gatehouse.kernel.groups.group_settings import Pausing, named_key, split_key
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.write.pending_frame import PendingFrame
 
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.core import Core
@@ -113,7 +114,7 @@ class GroupCircuit:
 
 
 class GroupCircuits:
-    """Those of all groups. They take part in frames with the groups, see `Leasing`."""
+    """Those of all groups; a `kernel.write.pending_frame.Participant` of frames before which one opened or closed."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -192,16 +193,15 @@ class GroupCircuits:
     # ---- frames
 
     def _note(self, circuit: GroupCircuit) -> None:
-        self._core.open_frame()
+        self._core.when_stored(self)
         self._changed[circuit.tenant, circuit.name] = None
 
-    def seal(self) -> list[StateRecord]:
-        """What has changed, as it is now: the pending frame is being sealed."""
-        if not self._changed:
-            return []
+    def seal(self, frame: PendingFrame, first_id: int) -> int:
+        """What has changed, as it is now."""
         self._on_way, self._changed = self._changed, {}
-        return [StateRecord(Kind.GROUP_CIRCUIT, named_key(*key), self._encoded(self._circuits.get(key)))
-                for key in self._on_way]
+        frame.state.extend([StateRecord(Kind.GROUP_CIRCUIT, named_key(*key), self._encoded(self._circuits.get(key)))
+                            for key in self._on_way])
+        return 0
 
     @staticmethod
     def _encoded(circuit: GroupCircuit | None) -> bytes | None:
@@ -211,16 +211,15 @@ class GroupCircuits:
         return json.dumps({"failures": pausing.failures, "first_ms": pausing.open_ms,
                            "longest_ms": pausing.longest_open_ms, **circuit.breaker.kept()}).encode()
 
-    def applied(self) -> None:
+    def applied(self, frame: PendingFrame) -> None:
         """What was sealed is durable."""
         self._on_way = {}
 
-    def failed(self) -> None:
+    def failed(self, frames: list[PendingFrame]) -> None:
         """What was sealed, and what the pending frame would have said, was refused: the next one says it."""
         self._changed |= self._on_way
         self._on_way = {}
-        if self._changed:
-            self._core.join_next()
+        self._core.when_next_stored(self)
 
 
 def _breaker_settings(pausing: Pausing) -> CircuitSettings:

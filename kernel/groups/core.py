@@ -1,6 +1,6 @@
 """What groups and their policies need of the kernel around them: its clocks, the pending frame, their turn, their time.
 
-    a change of a cursor ─► touch: into the pending frame ─► sealed with it, see `kernel.groups.cursors`
+    a change of a cursor ─► touch: into the pending frame ─► sealed with it, see `kernel.groups.leasing.Cursors`
     something to hand out ─► soon: `serve` once in this turn
 """
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gatehouse.kernel.groups.cursor import Cursor, Lease
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner
 from gatehouse.kernel.ports import Loop, Timer
-from gatehouse.kernel.receipts.receipts import Receipts
+from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import Participant, PendingFrame
@@ -174,7 +174,7 @@ class Deadlines:
 
 
 class Core:
-    """See the module's text.
+    """What groups and their policies need of the kernel around them: clocks, the pending frame, their turn, their time.
 
     `participant` stands for all groups in a frame; `append_ms` says when a message (partition id, offset), or the first
     behind it, was appended, 0 where there is none; `on_error` is told of faults of our own that were contained;
@@ -340,6 +340,10 @@ class Core:
     def when_stored(self, waiting: Participant) -> None:
         """It takes part in the pending frame. Raises Stopping."""
         self._committer.open_frame().join(waiting)
+
+    def when_next_stored(self, waiting: Participant) -> None:
+        """It takes part in the next frame, whoever's it is."""
+        self._committer.join_next(waiting)
 
     def entering(self, partition_id: int) -> int:
         """How many messages are on their way into a partition: behind its end, and not durable yet."""

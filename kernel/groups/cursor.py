@@ -152,7 +152,8 @@ class Lease:
 
 
 class Cursor:  # decision 20
-    """See the module's text. `partition_id` is what it reads, `group` what it reads for ("" for a queue's own).
+    """How far one group is in one partition: what is settled, leased, waiting or ready again. `partition_id` is what it
+    reads, `group` what it reads for ("" for a queue's own).
 
     `topic_id` says whose partition it is (0: a queue's); handles of another `epoch` are void.
     """

@@ -13,19 +13,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, Stopping, UnknownGroup, UnknownReceipt
-from gatehouse.kernel.groups.answers import DeadLetterAnswer
 from gatehouse.kernel.groups.circuits import GIVEN_BACK, GONE_AWAY, NOT_IN_TIME, REFUSED
-from gatehouse.kernel.groups.counts import Counts
 from gatehouse.kernel.groups.cursor import ENDLESS_MS, Lease
 from gatehouse.kernel.groups.group_settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
 from gatehouse.kernel.groups.members import Budget, HoldLimit, Member, Membership, Pop
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, speakers
 from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
-from gatehouse.kernel.message import NOBODY, Handle, Leased, Origin, Owner
+from gatehouse.kernel.message import NOBODY, Handle, Leased, Origin, Owner, Stored, tell
 from gatehouse.kernel.retention.holders import Stretch
 
 if TYPE_CHECKING:
@@ -48,8 +46,8 @@ ByCursor = list[tuple[Prefetcher, list[int]]]
 
 
 class LeasedGroup:
-    """See the module's text. `queue` is whose own group it is: then its name is "" and its `topic_id` 0. `shared` is
-    the name of the group that such a queue stands for, see `sharing`."""
+    """One group over a topic, or behind a queue. `queue` is whose own group it is: then its name is "" and its
+    `topic_id` 0. `shared` is the name of the group that such a queue stands for, see `sharing`."""
 
     def __init__(self, core: Core, tenant: str, name: str, topic_id: int, settings: GroupSettings,
                  queue: Queue | None = None, shared: str = "") -> None:
@@ -300,8 +298,9 @@ class LeasedGroup:
             for lease in prefetcher.cursor.extend(offsets, until_ms):
                 self._core.deadlines.lease_until(self, prefetcher, lease)
             self._core.touch(prefetcher.cursor)
-            if self._core.recorder is not None:
-                self._core.recorder.on_extended(self, prefetcher.cursor, offsets, until_ms)
+            recorder = self._core.recorder
+            if recorder is not None and prefetcher.cursor.partition_id in recorder.followed_in:
+                recorder.on_extended(self, prefetcher.cursor, offsets, until_ms)
         self._core.answer(owner, token)
         return refused
 
@@ -357,8 +356,9 @@ class LeasedGroup:
         self._settled += len(offsets)
         if self._circuit is not None:
             self._circuit.on_acked(len(offsets))
-        if self._core.recorder is not None:
-            self._core.recorder.on_acked(self, prefetcher.cursor, offsets)
+        recorder = self._core.recorder
+        if recorder is not None and prefetcher.cursor.partition_id in recorder.followed_in:
+            recorder.on_acked(self, prefetcher.cursor, offsets)
         receipts = self._core.receipts
         if receipts is not None and receipts.waiting and receipts.on_acked(
                 self.shown_name, prefetcher.cursor.partition_id, offsets, prefetcher.cursor.attempt_of):
@@ -710,8 +710,9 @@ class LeasedGroup:
         if member.keeps:
             self._lease(prefetcher, messages, member, 0, member.taker)
             return
-        if self._core.recorder is not None:
-            self._core.recorder.on_handed_out(self, prefetcher.cursor, messages, 0, member.taker)
+        recorder = self._core.recorder
+        if recorder is not None and prefetcher.cursor.partition_id in recorder.followed_in:
+            recorder.on_handed_out(self, prefetcher.cursor, messages, 0, member.taker)
         self._settle(prefetcher, [message[1] for message in messages], lazily=member.is_lazy)
 
     def _lease(self, prefetcher: Prefetcher, messages: list[Leased], member: Membership | None, until_ms: int,
@@ -726,8 +727,9 @@ class LeasedGroup:
                 stop += 1
             lease = Lease(member, until_ms, attempt, [message[1] for message in messages[at:stop]])
             prefetcher.cursor.lease(lease)
-            if self._core.recorder is not None:
-                self._core.recorder.on_handed_out(self, prefetcher.cursor, messages[at:stop], until_ms, taker)
+            recorder = self._core.recorder
+            if recorder is not None and prefetcher.cursor.partition_id in recorder.followed_in:
+                recorder.on_handed_out(self, prefetcher.cursor, messages[at:stop], until_ms, taker)
             if member is not None and member.is_lazy:
                 self._core.touch_lazily(prefetcher.cursor)
             else:
@@ -852,3 +854,43 @@ class LeasedGroup:
             pop.fail(UnknownGroup(f"group {self.name!r} was deleted"))
         for member in members:
             member.end()
+
+
+class Counts(NamedTuple):
+    """A group at this second, in numbers."""
+
+    ready: int
+    leased: int
+    waiting: int
+    settled: int           # since the hub's start
+    dead: int              # likewise
+    expired: int           # likewise
+    lost: int              # likewise: overtaken by retention, or damaged
+    dropped: int           # likewise: gave way at the queue's limit
+    oldest_ms: int         # when the oldest message that is not settled was appended; 0 where there is none
+
+
+class DeadLetterAnswer:
+    """Stands for an owner that waits for several frames: the one that ends the leases, and after it that in which the
+    messages of each cursor are given up, or come again. What is given up is read before. The owner is answered once,
+    when all of them are durable."""
+
+    def __init__(self, core: Core, owner: Owner, token: object, cursors: int) -> None:
+        self._core = core
+        self._owner = owner
+        self._token = token
+        self._left = cursors + 1
+        self._error: Exception | None = None
+
+    def on_given_up(self) -> None:
+        """One cursor's are in the pending frame. Raises Stopping."""
+        self._core.answer(self, None)
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """Called by the kernel for each of the frames."""
+        for answer in stored:
+            assert self._left > 0, "every frame answers once"
+            self._left -= 1
+            self._error = self._error or answer.error
+            if not self._left:
+                tell(self._owner, [Stored(self._token, self._error, answer.append_ms, [])])

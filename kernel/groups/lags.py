@@ -30,8 +30,8 @@ class Lag(NamedTuple):
 
 
 class Lags:
-    """See the module's text. `append_ms` says when the message at an offset of a partition was appended, 0 where none
-    is there."""
+    """Looks how far every group is behind, and every queue. `append_ms` says when the message at an offset of a
+    partition was appended, 0 where none is there."""
 
     def __init__(self, *, leasing: Leasing, views: Views, topics: Topics, watermarks: Watermarks,
                  append_ms: Callable[[int, int], int]) -> None:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import InvalidQueue, QueueExists, UnknownQueue
 from gatehouse.kernel.groups.core import Core
-from gatehouse.kernel.groups.cursors import Cursors
 from gatehouse.kernel.groups.definitions import GroupDefinitions, QueueDefinitions
 from gatehouse.kernel.groups.expiry import Sweep
 from gatehouse.kernel.groups.group import LeasedGroup
@@ -43,7 +42,7 @@ from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.pending_frame import PendingFrame
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.groups.leasing import Policies
+    from gatehouse.kernel.groups.leasing import Cursors, Policies
 
 REST_MS: Final = 15_000
 """A queue's group that rests at two looks in a row leaves memory; this lies between looks."""
@@ -124,9 +123,9 @@ class Queues:
         self._resting = resting - self._resting
         self._core.deadlines.at(self._core.now_ms() + REST_MS, self._look_who_rests)
 
-    def let_go_of_unused(self) -> None:  # decision 305
+    def let_go_of(self, unused: list[LeasedGroup]) -> None:  # decision 305
         """A frame is durable: groups that nobody need wait for leave memory when what has changed of them is, too."""
-        for group in self._core.take_unused():
+        for group in unused:
             if self._is_changing(group):
                 self._core.note_unused(group)
             elif not group.gone and self._may_go(group):

@@ -1,8 +1,6 @@
 """Half messages: stored, with an id, and in no partition until somebody decides about them.
 
     half_records   pages of half messages, as bytes
-    rows           how they become part of one
-    letters        what becomes of those nobody decides about
     halves         taking them in, reading them back, and what becomes of them, each within one frame
 
 Who decides, when and why is not the kernel's business: see `transactions/`.

@@ -6,28 +6,29 @@ what whoever decides notes about it. Checks come first and raise; what follows t
 """
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
+from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.errors import InvalidDelay, KernelError, OffsetOutOfRange
+from gatehouse.kernel.groups.dead_lettering import HEADER, DeadLetters, deaths_of, with_history
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import check_name
 from gatehouse.kernel.groups.leasing import Leasing
-from gatehouse.kernel.halves.half_records import Half, HeldMessage, Row, decode_rows, half_key
-from gatehouse.kernel.halves.letters import Letters
-from gatehouse.kernel.halves.rows import Rows
+from gatehouse.kernel.halves.half_records import Half, HeldMessage, Row, decode_rows, encode_place, half_key, pending_in
 from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Handle, Message, Owner, When
+from gatehouse.kernel.message import NOW, RETAIN, Handle, Message, Owner, Placement, When
 from gatehouse.kernel.ports import Loop, Worker
-from gatehouse.kernel.receipts.receipts import Receipts
+from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.records.headers import asking_among
-from gatehouse.kernel.scheduling.accepting import AT_ONCE, MAX_DELAY_MS, Due, first_due
+from gatehouse.kernel.records.record import add_header, encode_header, read_headers
 from gatehouse.kernel.scheduling.schedule_records import Pending
-from gatehouse.kernel.scheduling.scheduling import Scheduling
+from gatehouse.kernel.scheduling.scheduling import AT_ONCE, MAX_DELAY_MS, Due, Scheduling, first_due, pending_of
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.reading import StatePages, StateWalk
 from gatehouse.kernel.state.state import Kind, StateTable, offset_record
@@ -41,6 +42,11 @@ Acks = Sequence[tuple[LeasedGroup, Sequence[Handle]]]
 Offsets = dict[str, dict[int, tuple[int, bytes]]]
 
 MAX_OFFSET: Final = (1 << 63) - 1
+PUBLISHED: Final = ~RETAIN
+PLACES: Final = 10_000              # encoded places that are remembered
+
+Way = tuple[Placement, bytes, int]
+"""From a place to the dead letters: the partition, the headers that are new, encoded, and how many these are."""
 
 
 class Halves:
@@ -288,3 +294,81 @@ class Halves:
         """The records that delete the pages of a transaction's half messages."""
         return [StateRecord(Kind.HALF, half_key(transaction_id, page), None) for page in range(pages)]
 
+
+class Letters:
+    """Makes dead letters of one transaction's half messages that nobody decided about: `death` says how it ended. What
+    those to one place have in common is made once. They go to the dead-letter queue of the group that was to be asked,
+    and say where each was to go. Raises Stopping."""
+
+    def __init__(self, dead_letters: DeadLetters, group: str, tenant: str, death: dict[str, Any]) -> None:
+        self._dead_letters = dead_letters
+        self._group = group
+        self._queue = dead_letters.own_queue(group, tenant)
+        self._death = death
+        self._ways: dict[bytes, Way] = {}
+
+    def of(self, rows: list[Row]) -> list[Message]:
+        """What these become."""
+        messages: list[Message] = []
+        for place, value, headers, attributes, timestamp_ms in rows:
+            way = self._ways.get(place)
+            if way is None:
+                way = self._ways[place] = self._way(pending_in(place))
+            to, extra, extra_count = way
+            if headers.find(HEADER) >= 0 or headers.find(ADDRESS_HEADER) >= 0:
+                encoded = self._once_more(pending_in(place), headers)
+            else:
+                encoded = add_header(headers, extra, extra_count)
+            messages.append((to, value, encoded, attributes & PUBLISHED, timestamp_ms))
+        return messages
+
+    def _way(self, what: Pending) -> Way:
+        extra = encode_header(HEADER, json.dumps([{**self._where(what), **self._death}]).encode())
+        to = self._dead_letters.place(self._queue, what.key)
+        if what.to_queue:
+            return to, extra, 1
+        return to, encode_header(ADDRESS_HEADER, what.address.encode()) + extra, 2
+
+    def _where(self, what: Pending) -> dict[str, Any]:
+        """It was to go."""
+        topic = "" if what.to_queue else what.topic
+        return {"group": self._group, "topic": topic, "partition": what.partition, "offset": -1,
+                "address": what.address}
+
+    def _once_more(self, what: Pending, headers_encoded: bytes) -> bytes:
+        """With what it has died of before, and one address."""
+        headers = list(read_headers(headers_encoded, 0)[0])
+        if not what.to_queue:
+            headers = [header for header in headers if header[0] != ADDRESS_HEADER]
+            headers.append((ADDRESS_HEADER, what.address.encode()))
+        return with_history(headers, [*deaths_of(headers_encoded), {**self._where(what), **self._death}])
+
+
+class Rows:
+    """Half messages as they come in become rows of pages; a place is encoded once, however many messages go there."""
+
+    def __init__(self) -> None:
+        self._known: dict[Placement, tuple[int, bytes]] = {}         # with the version that it was encoded of
+
+    def of(self, halves: list[Half]) -> list[Row]:
+        """Their placements are fresh."""
+        rows: list[Row] = []
+        for half in halves:
+            to, value, headers, attributes, timestamp_ms = half.message
+            when, delay_ms = half.when, half.delay_ms
+            place = self._place(to) if when is None and not delay_ms else _encode(to, when or NOW, delay_ms)
+            rows.append((place, value, headers, attributes, timestamp_ms))
+        return rows
+
+    def _place(self, to: Placement) -> bytes:
+        cached = self._known.get(to)
+        if cached is None or cached[0] != to.version:
+            if len(self._known) >= PLACES:
+                self._known.clear()
+            cached = to.version, _encode(to, NOW, 0)
+            self._known[to] = cached
+        return cached[1]
+
+
+def _encode(to: Placement, when: When, delay_ms: int) -> bytes:
+    return encode_place(delay_ms, pending_of((to, None, b"", 0, 0), Due(when.due_ms, True, 0), 0, when))

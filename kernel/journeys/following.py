@@ -1,8 +1,8 @@
 """Which messages are followed now, and where each of them lies: in its partition, in queues, among dead letters.
 
-Looked at with every batch that is handed out or settled: one comparison tells that nothing of it is followed. Messages
-that entered together are one *stretch*, however many they are; one of which something is known that is not true of the
-others (it failed, it has a copy) is taken apart from it. Pure.
+Looked at with every batch that is handed out or settled: `partitions` tells where something is followed at all, and one
+comparison that nothing of a batch is. Messages that entered together are one *stretch*, however many they are; one of
+which something is known that is not true of the others (it failed, it has a copy) is taken apart from it. Pure.
 """
 from __future__ import annotations
 
@@ -141,6 +141,8 @@ class Following:
         self._stretches: list[FollowedStretch] = []                        # in this order
         self._views: dict[int, tuple[list[int], list[Lying]]] = {}  # by partition id, with their offsets, sorted
         self._in_stretches = 0
+        self.partitions: set[int] = set()
+        """In which something that is followed lies."""
 
     def __len__(self) -> int:
         return len(self._by_id) + self._in_stretches
@@ -178,6 +180,7 @@ class Following:
         if offset in of or len(followed.places) >= MAX_PLACES:
             return
         of[offset] = followed
+        self.partitions.add(partition_id)
         insort(self._offsets.setdefault(partition_id, []), offset)
         followed.places.append((partition_id, offset))
 
@@ -193,6 +196,8 @@ class Following:
             del offsets[bisect_left(offsets, offset)]
             if not of:
                 del self._of[partition_id], self._offsets[partition_id]
+                if partition_id not in self._views:
+                    self.partitions.discard(partition_id)
 
     def _take_apart(self, stretch: FollowedStretch, at: int) -> Followed | None:
         """The message at an index of a stretch, apart from the others; None where it is none of it."""
@@ -231,6 +236,7 @@ class Following:
             return
         view = Lying(stretch, offset, low, high)
         stretch.views.append((partition_id, view))
+        self.partitions.add(partition_id)
         offsets, views = self._views.setdefault(partition_id, ([], []))
         if not offsets or offsets[-1] < offset:
             offsets.append(offset)
@@ -266,6 +272,8 @@ class Following:
                 self._views[partition_id] = [view.offset for view in views], views
             else:
                 del self._views[partition_id]
+                if partition_id not in self._of:
+                    self.partitions.discard(partition_id)
 
     # ---- by where they lie
 

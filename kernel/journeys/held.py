@@ -12,7 +12,7 @@ from typing import Final
 
 from gatehouse.kernel.journeys.entering import named_in
 from gatehouse.kernel.journeys.following import MAX_FOLLOWED, Following
-from gatehouse.kernel.journeys.journey_settings import TENANT
+from gatehouse.kernel.journeys.trail import TENANT
 from gatehouse.kernel.message import Message, Origin, Placement
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.write.pending_frame import Run
@@ -44,7 +44,8 @@ class HeldRows:
 
 
 class HeldJourneys:  # decision 278
-    """See the module's text. `add` takes an event into the next frame, and says whether there was room for it."""
+    """What happens to messages that the hub holds, in no partition yet. `add` takes an event into the next frame, and
+    says whether there was room for it."""
 
     def __init__(self, *, loop: Loop, following: Following, budget: Budget, add: Callable[[Event], bool]) -> None:
         self._loop = loop

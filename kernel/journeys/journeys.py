@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX, Places
@@ -35,8 +36,7 @@ from gatehouse.kernel.journeys.entering import (
 )
 from gatehouse.kernel.journeys.following import Followed, FollowedPiece, FollowedStretch, Following, even, evenly
 from gatehouse.kernel.journeys.held import HeldJourneys, HeldRows
-from gatehouse.kernel.journeys.journey_settings import TENANT, TOPIC, JourneySettings
-from gatehouse.kernel.journeys.trail import Found, Trail, found_by, hash_of, named, names_of
+from gatehouse.kernel.journeys.trail import TENANT, TOPIC, Found, Trail, found_by, hash_of, named, names_of
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import DOOR_MASK, Leased, Message, Origin, Placement, Record, Speaker
 from gatehouse.kernel.ports import Loop
@@ -47,6 +47,7 @@ from gatehouse.kernel.records.headers import asks_for_trace
 from gatehouse.kernel.records.record import NO_HEADERS, named_headers, read_headers
 from gatehouse.kernel.records.validation import InBatch, Validated
 from gatehouse.kernel.records.validation import with_contexts as batch_with_contexts
+from gatehouse.kernel.settings import JourneySettings
 from gatehouse.kernel.shedding import TRACE_EVENTS, Shedding
 from gatehouse.kernel.state.topics import Topics, TopicSettings
 from gatehouse.kernel.state.watermarks import Watermarks
@@ -147,7 +148,7 @@ class FrameJourneys:
 
 
 class Journeys:  # decision 198
-    """See the module's text, `kernel.recorder.Recorder` and `write.pending_frame.Participant`."""
+    """Writes what happens to followed messages: a `kernel.recorder.Recorder`, and a `Participant` of its frames."""
 
     def __init__(self, *, settings: JourneySettings, loop: Loop, committer: Committer, topics: Topics,
                  topic_changes: TopicChanges, places: Places, watermarks: Watermarks, trail: Trail, speaker: Speaker,
@@ -174,8 +175,13 @@ class Journeys:  # decision 198
         self._budget = Budget(settings.errors_per_minute)
         self._asked = Budget(settings.asked_per_minute)
         self.following = Following()
+        self.followed_in: AbstractSet[int] = self.following.partitions
+        """See `Recorder`."""
+
         self._held = HeldJourneys(loop=loop, following=self.following, budget=self._budget, add=self._add)
         self._waiting: list[WrittenEvent] = []
+        """What is to be written with the next frame."""
+
         self._frames: dict[PendingFrame, FrameJourneys] = {}
         self._placements: dict[int, Placement] = {}
         self._sendings: list[Sending] = []                      # of what `follow` found, until `on_entered`

@@ -14,10 +14,9 @@ from gatehouse.kernel.groups.group_settings import ASSIGNED, LEASED
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.journeys.following import Following
-from gatehouse.kernel.journeys.journey_settings import TENANT
 from gatehouse.kernel.journeys.origins import Origins
 from gatehouse.kernel.journeys.publishers import OnAuthors, Publishers
-from gatehouse.kernel.journeys.trail import EXTENT, Trail, hash_of, named, of_id, of_message, of_trace
+from gatehouse.kernel.journeys.trail import EXTENT, TENANT, Trail, hash_of, named, of_id, of_message, of_trace
 from gatehouse.kernel.message import Fetched, Headers, Origin, Piece, Record
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.records.record import public_record

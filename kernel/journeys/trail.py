@@ -21,7 +21,6 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.errors import StorageFailed
-from gatehouse.kernel.journeys.journey_settings import TENANT, TOPIC
 from gatehouse.kernel.message import Fetched, Record
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.records.batch import sound_records
@@ -41,6 +40,9 @@ from gatehouse.tracing.events import (
     may_tell,
     number_of,
 )
+
+TOPIC: Final = "journeys"
+TENANT: Final = "/"
 
 PREFIX: Final = b"j"
 META: Final = b"jm"
@@ -179,8 +181,8 @@ def of_message(message_id: int) -> Matches:
 
 
 class Trail:  # decision 201
-    """See the module's text. `worker` reads the store, `writer` writes it; `read` is the reader's fetch; `resume` is
-    told at a start of the newest events."""
+    """Finds events again by what they tell of. `worker` reads the store, `writer` writes it; `read` is the reader's
+    fetch; `resume` is told at a start of the newest events."""
 
     def __init__(self, *, loop: Loop, worker: Worker, writer: Worker, store: IndexStore, topics: Topics,
                  watermarks: Watermarks, read: Read, on_error: Callable[[Exception], None]) -> None:

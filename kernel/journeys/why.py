@@ -17,9 +17,8 @@ from gatehouse.kernel.groups.calls import Groups
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import DEAD_LETTER_PREFIX, GroupSettings
 from gatehouse.kernel.groups.leasing import Leasing
-from gatehouse.kernel.groups.ordering import Ordering
 from gatehouse.kernel.groups.policy import EXPIRED as DIED_OF_AGE
-from gatehouse.kernel.groups.policy import OVERFLOW
+from gatehouse.kernel.groups.policy import OVERFLOW, Ordering
 from gatehouse.kernel.groups.sharing import SHARE
 from gatehouse.kernel.journeys.looking import IS_LEASED, QUEUE, SETTLED, WAITING, Journey, Looking, Standing
 from gatehouse.kernel.message import Leased, Record

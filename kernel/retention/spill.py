@@ -33,7 +33,9 @@ class Spill:
         self._worker = worker
         self._fatal = fatal
         self._holders: list[Holder] = []
-        self._below: dict[int, int] = {}  # partitions of which something is kept: the offset behind the last of it
+        self.below: dict[int, int] = {}
+        """The partitions of which something is kept, and the offset behind the last of it."""
+
         self._done: dict[int, int] = {}            # up to where what was settled of them has been looked for
 
     def open(self) -> None:
@@ -49,7 +51,7 @@ class Spill:
         """These are kept."""
         for _, key in names:
             partition_id, offset = split_kept_key(key)
-            self._below[partition_id] = max(self._below.get(partition_id, 0), offset + 1)
+            self.below[partition_id] = max(self.below.get(partition_id, 0), offset + 1)
 
     def needed(self, spans: dict[int, Stretch]) -> Needed:
         """Which offsets of these spans somebody needs."""
@@ -76,7 +78,7 @@ class Spill:
 
     def on_settled(self, partition_id: int) -> None:
         """See `Kernel.forget_kept`. Some of it goes at a time, and all when nothing is left."""
-        below = self._below.get(partition_id)
+        below = self.below.get(partition_id)
         if below is None:
             return
         done = self._done.get(partition_id, 0)
@@ -87,7 +89,7 @@ class Spill:
         self._done[partition_id] = offset
         self._forget_span((kept_key(partition_id, done), kept_key(partition_id, min(offset, below))))
         if offset >= below:
-            del self._below[partition_id], self._done[partition_id]
+            del self.below[partition_id], self._done[partition_id]
 
     def _forget_span(self, span: tuple[bytes, bytes]) -> None:
         changed = self._state.changed(Kind.KEPT)

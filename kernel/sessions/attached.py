@@ -94,7 +94,7 @@ class Hub(Protocol):
 
 
 class Attached:
-    """See the module's text, and `api.SessionPort`."""
+    """A session in the hands of one connection: an `api.SessionPort`."""
 
     __slots__ = ("_again", "_ahead", "_entrusted", "_held", "_hub", "_matching", "_over", "_present",
                  "_read_to", "_reading", "_storing", "_window", "listener", "session")

@@ -24,9 +24,9 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.errors import Stopping
+from gatehouse.kernel.groups.calls import read_leased, reject_read
 from gatehouse.kernel.groups.cursor import MAX_ATTEMPT, Key
 from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.rejecting import read_leased, reject_read
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Handle, Leased, Owner, Stored
 from gatehouse.kernel.ports import Loop
@@ -63,7 +63,7 @@ class Awaiting(NamedTuple):
 
 
 def encode_entrusted(entrusted: Entrusted) -> bytes:
-    """See the module's text."""
+    """The value of the state record of one."""
     (partition_id, epoch, group), offset, attempt = entrusted.handle or ((0, 0, ""), 0, 0)
     address, name = entrusted.address.encode(), group.encode()
     return _HEAD.pack(entrusted.identifier, entrusted.timestamp_ms, entrusted.attributes, len(address), len(name),
@@ -87,8 +87,8 @@ def _key(named: PacketOf) -> bytes:
 
 
 class Entrusting:  # decision 270
-    """See the module's text. `group_of` finds the group of a lease; `on_left` is told of a session which of its packet
-    ids are free, once the dead letter is in the pending frame."""
+    """Keeps what connections entrust to their sessions. `group_of` finds the group of a lease; `on_left` is told of a
+    session which of its packet ids are free, once the dead letter is in the pending frame."""
 
     def __init__(self, loop: Loop, state: StateTable, keeper: Keeper, group_of: GroupOf,
                  on_left: Callable[[int, int], None]) -> None:

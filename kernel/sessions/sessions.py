@@ -34,6 +34,7 @@ from gatehouse.kernel.sessions.keeper import Keeper, Named
 from gatehouse.kernel.sessions.session import CONNECTED, OF_FLIGHT, OF_SESSION, OF_TERMS, Session, Weight, waits_for
 from gatehouse.kernel.sessions.session_records import (
     DROPPED,
+    OPEN,
     SessionRecord,
     Stint,
     Terms,
@@ -49,7 +50,6 @@ from gatehouse.kernel.sessions.session_records import (
     split_named,
 )
 from gatehouse.kernel.sessions.session_values import NEVER, Owed, SessionDescription, SessionListener, Subscribed, Will
-from gatehouse.kernel.sessions.shared import SharedFilters
 from gatehouse.kernel.sessions.wills import Wills
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.slices import Slices
@@ -72,7 +72,7 @@ REFUSED: Final = "storage_full: the disk did not take what was told of the sessi
 
 
 class Sessions:  # decision 162
-    """See the module's text."""
+    """All sessions, each with a partition of its own: they outlive connection and hub."""
 
     def __init__(self, *, loop: Loop, state: StateTable, subscriptions: Subscriptions, topics: Topics,
                  watermarks: Watermarks, reader: Reader, committer: Committer, clock: Clock, settings: KernelSettings,
@@ -608,3 +608,58 @@ class Sessions:  # decision 162
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""
         return {"sessions": len(self._by_partition), "sessions_connected": self._connected, "wills": len(self.wills)}
+
+
+class SharedFilters:  # decision 280
+    """How many sessions have each shared filter: a queue behind one is kept for those that sleep, and a group over a
+    topic is made with the topic. By tenant and `$share/GROUP/FILTER`, of the sessions that were added."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, str], int] = {}
+        self._names: dict[tuple[str, str], set[str]] = {}      # of groups, by tenant and topic, see `names_over`
+
+    def has(self, tenant: str, filter_text: str) -> bool:
+        """Whether a session has this filter."""
+        return (tenant, filter_text) in self._counts
+
+    def names_over(self, tenant: str, topic: str) -> list[str]:  # decision 346
+        """The groups of which a session has the filter that is this whole topic, `$share/GROUP/TOPIC/#`."""
+        return sorted(self._names.get((tenant, topic), ()))
+
+    def add(self, session: Session) -> None:
+        """A session is there with the filters that it has."""
+        self._count_all(session, 1)
+
+    def remove(self, session: Session) -> None:
+        """It is not there any more."""
+        self._count_all(session, -1)
+
+    def _count_all(self, session: Session, change: int) -> None:
+        for stint in session.stints:
+            if stint.until == OPEN and stint.filter.startswith(SHARE):
+                self.count(session.tenant, stint.filter, change)
+
+    def count(self, tenant: str, filter_text: str, change: int) -> None:
+        """So many more sessions, or fewer, have this filter."""
+        name = tenant, filter_text
+        before = self._counts.get(name, 0)
+        count = before + change
+        if count:
+            self._counts[name] = count
+        else:
+            self._counts.pop(name, None)
+        if bool(before) != bool(count):
+            self._note_name(tenant, filter_text, is_had=count > 0)
+
+    def _note_name(self, tenant: str, filter_text: str, *, is_had: bool) -> None:
+        group, _, rest = filter_text.removeprefix(SHARE).partition("/")
+        topic, _, tail = rest.partition("/")
+        if tail != "#":
+            return
+        names = self._names.setdefault((tenant, topic), set())
+        if is_had:
+            names.add(group)
+        else:
+            names.discard(group)
+            if not names:
+                del self._names[tenant, topic]

@@ -32,7 +32,8 @@ STEP_WILLS: Final = 16         # published, or read at a start, before the clock
 
 
 class Wills:  # decision 167
-    """See the module's text. A `Participant` of each frame that changes wills."""
+    """What is published when a client's connection breaks, or the hub ends under it. A `Participant` of each frame that
+    changes wills."""
 
     def __init__(self, loop: Loop, state: StateTable, committer: Committer, on_error: Callable[[Exception], None]
                  ) -> None:

@@ -1,10 +1,10 @@
 """Whether a consumer is behind, on the metrics page."""
 from __future__ import annotations
 
-from gatehouse.consumers import MOST, REST, consumer_samples
 from gatehouse.kernel.groups.group_settings import QueueSettings
 from gatehouse.kernel.groups.lags import Lag
 from gatehouse.metrics import HISTOGRAM, METRICS, SUM, Metrics
+from gatehouse.samples import MOST, REST, consumer_samples
 from tests.kernel.journeys.test_journeys import Taker
 from tests.kernel.rig import Rig
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from gatehouse.kernel.shedding import NAMES, Rung, Shedding
-from gatehouse.ladder import CALM_MS, LOOK_MS, MEMORY_RUNGS, Ladder
+from gatehouse.overload import CALM_MS, LOOK_MS, MEMORY_RUNGS, Ladder
 
 
 def looks(ladder: Ladder, count: int, begin_ms: int = 0, memory: float = 0.0, **others: float) -> list[Rung]:

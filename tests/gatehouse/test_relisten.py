@@ -12,7 +12,7 @@ import pytest
 from gatehouse.config.config import Door
 from gatehouse.gateways.contract import CONTRACT, GatewaySpec, Listen
 from gatehouse.gateways.tls.tls import TlsFault, TlsSettings
-from gatehouse.relisten import relisten
+from gatehouse.serve import relisten
 
 PLAIN, OTHER = Listen("127.0.0.1", 1), Listen("127.0.0.1", 2)
 SESSION: Any = print

@@ -4,9 +4,9 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
-from gatehouse.catalogue_circuit import CircuitCatalogue
 from gatehouse.gateways.circuits import CATALOGUE_CIRCUIT, Circuits
 from gatehouse.kernel.circuit_breaker import CircuitBreaker, CircuitSettings, CircuitState
+from gatehouse.storage import CircuitCatalogue
 
 A_MINUTE = 60_000
 SETTINGS = CircuitSettings(failures=2, open_ms=A_MINUTE, longest_open_ms=8 * A_MINUTE, slow_ms=1_000)

@@ -4,7 +4,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from gatehouse.kernel.addresses.routes import Routes
-from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.disk import Disk, RealDisk
 from gatehouse.kernel.log.log import Damage, Log
@@ -15,7 +14,7 @@ from gatehouse.kernel.message import Fetched, Message, Placement, Record, Stored
 from gatehouse.kernel.ports import Notices
 from gatehouse.kernel.records.batch import records_of
 from gatehouse.kernel.records.record import encode_headers
-from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.settings import JourneySettings, KernelSettings
 from gatehouse.kernel.state.projection import Projection
 from gatehouse.kernel.state.store import IndexStore, MemoryStore
 from gatehouse.kernel.world import World

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.kernel.groups.cursors import PAUSE_MS
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.groups.leasing import PAUSE_MS
 from gatehouse.kernel.message import RETAIN, Retained, When
 from gatehouse.kernel.records.record import encode_headers
 from tests.kernel.batches import batch_of

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from gatehouse.kernel.errors import ExpiredReceipt, StorageFull, UnknownReceipt
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
-from gatehouse.kernel.groups.ordering import Ordering
+from gatehouse.kernel.groups.policy import Ordering
 from gatehouse.kernel.groups.prefetcher import Prefetcher
 from gatehouse.kernel.message import Leased, Message, Placement
 from gatehouse.kernel.records.record import encode_headers

@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatehouse.kernel.errors import InvalidSchedule
-from gatehouse.kernel.scheduling.cron import parse_cron
-from gatehouse.kernel.scheduling.schedule import parse_schedule
+from gatehouse.kernel.scheduling.schedule import parse_cron, parse_schedule
 
 LOW = (0, 0, 1, 1, 0)
 HIGH = (59, 23, 31, 12, 7)

@@ -5,11 +5,11 @@ import random
 
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
-from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.journeys.looking import LINK, READY, SETTLED, Journey
 from gatehouse.kernel.journeys.origins import Came
 from gatehouse.kernel.message import RELAY
 from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.settings import JourneySettings
 from gatehouse.relay.settings import LinkSettings
 from gatehouse.tracing.context import HEADER
 from gatehouse.tracing.events import Kind

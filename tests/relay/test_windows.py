@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gatehouse.relay.windows import DRAIN_MS, LEAST_BYTES, Window
+from gatehouse.relay.outgoing import DRAIN_MS, LEAST_BYTES, Window
 
 LETTER = 128 << 10
 MOST = 4 << 20

@@ -15,8 +15,7 @@ from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.segments import SegmentLog
 from gatehouse.kernel.retention.retention import Retention
 from gatehouse.kernel.retention.segment_scan import SegmentScanner
-from gatehouse.kernel.scheduling.delivering import Delivering
-from gatehouse.kernel.scheduling.lane import Lane
+from gatehouse.kernel.scheduling.delivering import Delivering, Lane
 from gatehouse.kernel.scheduling.plan import Plan
 from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.topics import Topics

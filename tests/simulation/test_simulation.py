@@ -20,9 +20,9 @@ import pytest
 from gatehouse.kernel.delivery.retained import RetainedValues
 from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.cursor import Cursor
-from gatehouse.kernel.groups.cursors import Cursors
 from gatehouse.kernel.groups.dead_lettering import DeadLetters
-from gatehouse.kernel.groups.ordering import Ordering
+from gatehouse.kernel.groups.leasing import Cursors
+from gatehouse.kernel.groups.policy import Ordering
 from gatehouse.kernel.halves.halves import Halves
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.kernel import Kernel
@@ -33,8 +33,8 @@ from gatehouse.kernel.message import Stored
 from gatehouse.kernel.port import Port
 from gatehouse.kernel.retention.retention import Kept, Retention
 from gatehouse.kernel.scheduling import book as book_module
-from gatehouse.kernel.scheduling.at_hand import AtHand
 from gatehouse.kernel.scheduling.book import Book
+from gatehouse.kernel.scheduling.delivering import AtHand
 from gatehouse.kernel.scheduling.plan import Plan
 from gatehouse.kernel.scheduling.schedule_records import decode
 from gatehouse.kernel.scheduling.timers import Timers
@@ -74,7 +74,7 @@ def test_a_random_plan(seed: int) -> None:
     simulate(seed, 120)
 
 
-@pytest.mark.parametrize("seed", [3, 4, 5, 26])    # in 3 segments go and state is moved; 26: half messages; more: `make soak`
+@pytest.mark.parametrize("seed", [3, 4, 5, 26])    # in 3 segments go; 26: half messages; `make soak`: more
 def test_a_crash_at_every_write(seed: int) -> None:
     assert crash_at_every_write(seed, 30) > 20
 
@@ -401,7 +401,7 @@ def test_a_broken_promise_is_noticed(plain: subprocess.Popen[str], name: str) ->
 
 
 def take_out() -> None:
-    """Say for each mutant that is named on standard input what went wrong with it: nothing, where the simulator fails."""
+    """Say of each mutant named on standard input what went wrong: nothing, where the simulator fails."""
     for line in sys.stdin:
         reading, writing = os.pipe()
         if (pid := os.fork()) == 0:

@@ -56,7 +56,7 @@ from gatehouse.gateways.http.routes.publish import (
 from gatehouse.kernel.errors import KernelError, MessageTooLarge
 from gatehouse.kernel.message import NOW, TRANSIENT, When
 from gatehouse.kernel.records.record import encode_headers
-from gatehouse.kernel.scheduling.accepting import first_due
+from gatehouse.kernel.scheduling.scheduling import first_due
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard

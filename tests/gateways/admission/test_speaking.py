@@ -16,10 +16,10 @@ from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.group_settings import DEAD_LETTER_PREFIX, GroupSettings, QueueSettings
-from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.message import NOBODY, Origin, Speaker, Stored, When
 from gatehouse.kernel.sessions.session_values import Will
+from gatehouse.kernel.settings import JourneySettings
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.transactions.coordinator import Transactions
 from tests.kernel.batches import batch_of

@@ -23,9 +23,9 @@ from gatehouse.gateways.contract import Services
 from gatehouse.gateways.kit import ROUTES, FakeLink
 from gatehouse.kernel.groups.core import HOLD_STEP_MS
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
-from gatehouse.kernel.journeys.journey_settings import TOPIC, JourneySettings
-from gatehouse.kernel.journeys.trail import event_of
+from gatehouse.kernel.journeys.trail import TOPIC, event_of
 from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.settings import JourneySettings
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.tracing.events import Kind as EventKind
 from tests.gateways.amqp.fakes import Client, Got, Hub

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from gatehouse.kernel.groups.counts import Counts
+from gatehouse.kernel.groups.group import Counts
 from gatehouse.kernel.groups.group_settings import GroupSettings
 from gatehouse.kernel.message import Fetched
 from gatehouse.kernel.state.topics import Topic

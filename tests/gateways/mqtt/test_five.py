@@ -12,7 +12,7 @@ from gatehouse.gateways.mqtt import reasons
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.packets import NO_LOCAL, RETAIN_AS_PUBLISHED, SEND_IF_NEW, SEND_NOT
 from gatehouse.gateways.mqtt.properties import Packet
-from gatehouse.kernel.journeys.journey_settings import JourneySettings
+from gatehouse.kernel.settings import JourneySettings
 from tests.gateways.mqtt.five import (
     Client,
     ack_packet,

@@ -20,11 +20,10 @@ from gatehouse.gateways.switchboard import GATHERED_MESSAGES, PART_BYTES, PART_M
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.errors import KernelError, MessageTooLarge, Stopping
-from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.log.log import LogFull
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.records.record import NO_HEADERS
-from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.settings import JourneySettings, KernelSettings
 from tests.gateways.limiting import set_limit
 from tests.gateways.mqtt.five import connect_packet, publish_packet
 from tests.gateways.mqtt.test_codec import publish

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gatehouse.kernel.assigned import assigned_groups, due
+from gatehouse.kernel.assigned import assigned_groups, named_groups
 from gatehouse.kernel.assigned.assigned_values import Assigned, GroupRules, GroupState, Joined, Joining
 from gatehouse.kernel.errors import (
     AssignedGroup,
@@ -294,7 +294,7 @@ def test_a_group_without_members_and_offsets_is_forgotten_after_a_while() -> Non
     assert state_of(rig, "unused") is GroupState.EMPTY and len(records(rig)) == 3
     rig.restart()
     assert state_of(rig, "unused") is GroupState.EMPTY
-    rig.world.loop.advance(assigned_groups.UNUSED_MS)
+    rig.world.loop.advance(named_groups.UNUSED_MS)
     rig.run()
     assert not records(rig) and [name for name, _ in rig.kernel.groups.all()] == ["made", "used"]
     assert [state_of(rig, name) for name in ("made", "used", "unused")] == [None] * 3
@@ -312,14 +312,14 @@ def test_a_name_that_was_taken_since_is_left_alone() -> None:
     rig.run()
     with pytest.raises(GroupIsLeased):
         Client(rig).join()
-    rig.world.loop.advance(assigned_groups.UNUSED_MS)
+    rig.world.loop.advance(named_groups.UNUSED_MS)
     rig.run()
     assert not records(rig) and [settings.kind for _, settings in rig.kernel.groups.all()] == ["leased"]
 
 
 def test_what_is_told_of_a_group_that_was_forgotten_is_not_told_of_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig()
-    monkeypatch.setattr(assigned_groups, "MAX_GROUPS", 1)
+    monkeypatch.setattr(named_groups, "MAX_GROUPS", 1)
     first = Client(rig).join()
     first.sync()
     rig.kernel.assigned.leave(GROUP, [(first.member_id, None)])        # its record is on its way
@@ -334,7 +334,7 @@ def test_what_is_told_of_a_group_that_was_forgotten_is_not_told_of_the_next(monk
 
 def test_times_that_count_no_more_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig()
-    monkeypatch.setattr(due, "MAX_STALE", 10)
+    monkeypatch.setattr(named_groups, "MAX_STALE", 10)
     Client(rig, session_ms=1_000_000).join().sync()
     for _ in range(100):                               # each an earlier time, and then the late one anew
         with pytest.raises(MemberIdRequired):
@@ -378,7 +378,7 @@ def test_heartbeats_keep_a_member_and_silence_ends_it() -> None:
 
 def test_groups_and_what_members_say_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig()
-    monkeypatch.setattr(assigned_groups, "MAX_GROUPS", 2)
+    monkeypatch.setattr(named_groups, "MAX_GROUPS", 2)
     first = Client(rig, "one").join()
     Client(rig, "two").join()
     with pytest.raises(GroupFull):
@@ -389,7 +389,7 @@ def test_groups_and_what_members_say_are_bounded(monkeypatch: pytest.MonkeyPatch
     assert state_of(rig, "one") is None
     Client(rig, "four").join()                         # in place of the one that nobody has joined
     assert state_of(rig, "three") is None
-    monkeypatch.setattr(assigned_groups, "MAX_GROUPS", 100)
+    monkeypatch.setattr(named_groups, "MAX_GROUPS", 100)
     said = tuple((f"p{number}", b"x" * 1_000) for number in range(100))
     rig.kernel.assigned.join("wide", Joining("consumer", said, comes_again=False), RULES, print)
     with pytest.raises(InconsistentProtocol):

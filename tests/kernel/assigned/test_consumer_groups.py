@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gatehouse.kernel.assigned import consumer_groups
+from gatehouse.kernel.assigned import consumer_groups, named_groups
 from gatehouse.kernel.assigned.assigned_values import (
     Beat,
     Beaten,
@@ -176,7 +176,7 @@ def test_a_group_without_members_and_offsets_is_forgotten_after_a_while() -> Non
     consumer.beat()
     assert consumer.leave().epoch == -1 and state_of(rig) is GroupState.EMPTY
     rig.restart()
-    rig.world.loop.advance(consumer_groups.UNUSED_MS)
+    rig.world.loop.advance(named_groups.UNUSED_MS)
     rig.run()
     assert not records(rig) and rig.kernel.groups.all() == [] and state_of(rig) is None
     consumer.epoch = 1
@@ -192,7 +192,7 @@ def test_a_member_that_slept_is_told_to_join_again_where_its_group_has_committed
     consumer.beat()
     rig.kernel.assigned.commit_offsets(GROUP, {min(consumer.owned): (0, b"")}, None, None, "a", None, consumer.epoch)
     rig.run()
-    for span_ms in (RULES.session_ms, consumer_groups.UNUSED_MS):
+    for span_ms in (RULES.session_ms, named_groups.UNUSED_MS):
         rig.world.loop.advance(span_ms)
         rig.run()
     assert state_of(rig) is None
@@ -223,7 +223,7 @@ def test_a_group_whose_members_have_gone_may_follow_the_other_protocol() -> None
     join_classic(rig, told)
     assert isinstance(told[-1], Joined) and state_of(rig) is None
     rig.kernel.assigned.leave(GROUP, [(told[-1].member_id, None)])
-    rig.world.loop.advance(consumer_groups.UNUSED_MS)
+    rig.world.loop.advance(named_groups.UNUSED_MS)
     rig.run()
     assert rig.kernel.groups.all() == []
 
@@ -301,7 +301,7 @@ def test_more_partitions_are_assigned_with_the_next_heartbeat() -> None:
 
 def test_groups_and_what_members_say_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = rig_of()
-    monkeypatch.setattr(consumer_groups, "MAX_GROUPS", 2)
+    monkeypatch.setattr(named_groups, "MAX_GROUPS", 2)
     consumers = [Consumer(rig, "a", group) for group in ("one", "two", "three")]
     for consumer in consumers[:2]:
         consumer.beat()

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 from gatehouse.kernel.groups.core import LOOKED_THROUGH, STEP_MS
-from gatehouse.kernel.groups.cursors import PAUSE_MS
 from gatehouse.kernel.groups.group import LeasedGroup
+from gatehouse.kernel.groups.leasing import PAUSE_MS
 from tests.kernel.groups.test_full_disk import FullRig
 from tests.kernel.groups.test_groups import handles, pop, send, values
 from tests.kernel.rig import Rig

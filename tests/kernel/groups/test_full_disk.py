@@ -7,9 +7,9 @@ from contextlib import contextmanager
 import pytest
 
 from gatehouse.kernel.errors import StorageFull, UnknownGroup
-from gatehouse.kernel.groups.cursors import PAUSE_MS
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings
+from gatehouse.kernel.groups.leasing import PAUSE_MS
 from gatehouse.kernel.message import Leased
 from tests.kernel.full_log import FullLog
 from tests.kernel.groups.test_groups import Taker, handles, join, pop, send, values

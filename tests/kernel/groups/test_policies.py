@@ -11,10 +11,8 @@ from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings
 from gatehouse.kernel.groups.leasing import Policies
 from gatehouse.kernel.groups.max_length import MaxLength
-from gatehouse.kernel.groups.ordering import KeyOrder, Ordering
-from gatehouse.kernel.groups.policy import EXPIRED, Policy
+from gatehouse.kernel.groups.policy import EXPIRED, KeyOrder, Ordering, Policy, Selecting
 from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
-from gatehouse.kernel.groups.selecting import Selecting
 from gatehouse.kernel.message import Leased
 from gatehouse.kernel.state.topics import TopicSettings
 from tests.kernel.groups.test_groups import handles, pop, send, values

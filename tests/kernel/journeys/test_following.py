@@ -41,6 +41,7 @@ def test_pieces_are_what_lies_there_whatever_was_taken_apart(stretches, offsets:
         (offset, known[offset]) for offset in wanted if offset in apart)
     assert not wanted or following.any_within(5, lowest, highest)
     assert following.pieces(6, offsets, lowest, highest) == [] and not following.any_within(6, lowest, highest)
+    assert following.partitions == {5}
     assert following.ids_within(0, 10_000) == sorted(known.values())
     assert all(following.by_id(message_id) is not None for message_id in known.values())
     assert following.by_id(999) is None
@@ -66,6 +67,9 @@ def test_of_too_many_stretches_the_oldest_go() -> None:
     assert following.by_id(0) is None and following.at(0, 0) is None
     assert following.by_id(1_990) is not None and following.at(1, 1_991) is not None
     assert len(following) == 3 * 64
+    for number in range(200, 300):
+        following.view(following.add_stretch(number * 10, 1, range(3)), 2, number * 10, 0, 2)
+    assert following.partitions == {1, 2}                       # in 1 lies what was taken apart
 
 
 def test_of_too_many_that_failed_the_oldest_go() -> None:
@@ -73,6 +77,10 @@ def test_of_too_many_that_failed_the_oldest_go() -> None:
     for message_id in (4, 3, 2, 1):
         following.place(following.add(message_id, 0), 7, message_id)
     assert len(following) == 3 and following.by_id(4) is None and following.at(7, 4) is None
+    following.place(following.add(5, 0), 8, 1)
+    for message_id in (1, 2, 3):
+        following.remove(message_id)
+    assert following.partitions == {8}
 
 
 @given(st.lists(st.integers(0, 200), unique=True).map(sorted))

@@ -8,10 +8,10 @@ from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.halves.half_records import Half
 from gatehouse.kernel.journeys.following import MAX_FOLLOWED, Following
 from gatehouse.kernel.journeys.held import HeldJourneys
-from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.journeys.looking import Journey
 from gatehouse.kernel.message import Origin, When
 from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.settings import JourneySettings
 from gatehouse.tracing.context import HEADER
 from gatehouse.tracing.events import Event, Kind
 from gatehouse.tracing.sampling import Budget

@@ -12,12 +12,12 @@ from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.background import LIVE_MS, LOOK_MS
 from gatehouse.kernel.errors import InvalidRecord
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
-from gatehouse.kernel.journeys.journey_settings import TOPIC, JourneySettings
 from gatehouse.kernel.journeys.looking import SKEW_MS
-from gatehouse.kernel.journeys.trail import MAX_CHUNKS, event_of, of_id, of_message
+from gatehouse.kernel.journeys.trail import MAX_CHUNKS, TOPIC, event_of, of_id, of_message
 from gatehouse.kernel.message import Leased, Origin, When
 from gatehouse.kernel.records.compression import GZIP
 from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.settings import JourneySettings
 from gatehouse.kernel.write.validating import OPEN_HERE_BYTES
 from gatehouse.tracing.context import HEADER
 from gatehouse.tracing.events import Event, Kind

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.groups.group_settings import GroupSettings
-from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.journeys.looking import Journey
 from gatehouse.kernel.log.frame import (
     AUTHOR_BITS,
@@ -27,6 +26,7 @@ from gatehouse.kernel.log.frame import (
 from gatehouse.kernel.log.memory_log import MemoryLog
 from gatehouse.kernel.message import MANY, NOBODY, Origin
 from gatehouse.kernel.records.batch import sound_records
+from gatehouse.kernel.settings import JourneySettings
 from gatehouse.kernel.state.topics import Topic
 from gatehouse.kernel.write.pending_frame import authors_of
 from tests.kernel.batches import batch_of

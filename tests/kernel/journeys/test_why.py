@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
-from gatehouse.kernel.journeys.journey_settings import JourneySettings
 from gatehouse.kernel.journeys.looking import MAX_EVENTS, Journey
 from gatehouse.kernel.journeys.why import Reason
 from gatehouse.kernel.message import When
 from gatehouse.kernel.records.record import encode_headers
-from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.settings import JourneySettings, KernelSettings
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.tracing.events import Kind
 from tests.kernel.journeys.test_journeys import EDGE, NONE, Taker, rig

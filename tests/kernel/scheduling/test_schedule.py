@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gatehouse.kernel.errors import InvalidSchedule
-from gatehouse.kernel.scheduling.cron import parse_cron
-from gatehouse.kernel.scheduling.schedule import MAX_TIME_MS, parse_schedule
+from gatehouse.kernel.scheduling.schedule import MAX_TIME_MS, parse_cron, parse_schedule
 
 START_MS = 1_700_000_000_500
 

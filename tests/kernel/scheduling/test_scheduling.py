@@ -16,10 +16,10 @@ from gatehouse.kernel.errors import (
 from gatehouse.kernel.groups.group_settings import QueueSettings
 from gatehouse.kernel.index.memtable import Checkpoints
 from gatehouse.kernel.message import When
-from gatehouse.kernel.scheduling.accepting import MAX_DELAY_MS
-from gatehouse.kernel.scheduling.at_hand import READ_BYTES, WINDOW_BYTES
+from gatehouse.kernel.scheduling.delivering import READ_BYTES, WINDOW_BYTES
 from gatehouse.kernel.scheduling.plan import REMEMBERED_MS
 from gatehouse.kernel.scheduling.schedule_records import Fate, Pending, Settled
+from gatehouse.kernel.scheduling.scheduling import MAX_DELAY_MS
 from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.full_log import FullLog
 from tests.kernel.scheduling.rig import ScheduleRig

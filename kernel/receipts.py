@@ -9,10 +9,20 @@ A receipt is a message at the address that the sender named, with the correlatio
 
 `receipt` is `acked`, `dead` (with a `reason`), `expired` or `dropped`. A group is told of once as having acknowledged;
 a death is told of each time, as what is redriven may be acknowledged later. A receipt asks for none.
+
+The state record of a message that waits for one, by its id (u64), is JSON:
+
+    [tenant, address of the receipt, group, asked at (ms), correlation id, traceparent,
+     [[partition id, offset], ...], [told, ...], address, may create, maker]
+
+The two headers are Latin-1 text, so that any bytes fit. `told` are the groups that have acknowledged it; the last two
+are what its sender might do at the address, see `Allowed`.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import struct
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -22,7 +32,6 @@ from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.errors import KernelError, ReceiptDenied, Stopping
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Allowed, Judge, Message, Placement
-from gatehouse.kernel.receipts.waiting import AllAwaited, Awaited, decode, key_of
 from gatehouse.kernel.records.headers import CORRELATION, TRACEPARENT, Asked, asked_in, asking_among
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.state.state import Kind, StateTable
@@ -31,6 +40,23 @@ from gatehouse.kernel.write.pending_frame import PendingFrame, Run, check
 
 KEPT_MS: Final = 7 * 24 * 3_600_000
 """For how long a message waits for its receipts."""
+
+MAX_WAITING: Final = 50_000
+"""Messages that may wait for receipts at a time. Of those beyond, the oldest are let go of, and counted."""
+
+MAX_PLACES: Final = 32
+"""Of one message: its partition, queues that it entered, dead letters, what was redriven."""
+
+MAX_TOLD: Final = 64
+"""Groups that one message is told of."""
+
+MAX_PASSED: Final = 10_000
+"""Groups and partitions of which it is known how far their commits were looked at; else they are looked at again."""
+
+WORDS: Final = {"expired": "expired", "overflow": "dropped"}
+"""What a receipt says of the reasons in `groups.policy`; of any other that it died."""
+
+_ID: Final = struct.Struct(">Q")
 
 ACKED: Final = "acked"
 DEAD: Final = "dead"
@@ -73,7 +99,7 @@ class _OfFrame:
 
 
 class Receipts:
-    """See the module's text, and `write.pending_frame.Participant`."""
+    """Tells senders what became of their messages; a `write.pending_frame.Participant`."""
 
     def __init__(self, *, committer: Committer, state: StateTable, places: Places,
                  wall_ms: Callable[[], int]) -> None:
@@ -83,6 +109,9 @@ class Receipts:
         self._queue_limits: QueueLimits | None = None
         self._wall_ms = wall_ms
         self._all = AllAwaited()
+        self.waiting: Mapping[int, Awaited] = self._all.messages
+        """Messages that wait for one, by their ids."""
+
         self._frames: dict[PendingFrame, _OfFrame] = {}
         self._passed: dict[tuple[str, int], int] = {}     # up to where a group's commits of a partition were looked at
         self.told = 0
@@ -100,11 +129,6 @@ class Receipts:
         stored = [decode(key, value) for key, value in self._state.scan(Kind.RECEIPT)]
         for waiting in sorted(stored, key=lambda awaited: awaited.message_id):
             self._all.add(waiting)
-
-    @property
-    def waiting(self) -> bool:
-        """Whether any message waits for one."""
-        return len(self._all) > 0
 
     # ---- asking
 
@@ -335,8 +359,140 @@ class Receipts:
         return {"receipts_waiting": len(self._all), "receipts_total": self.told, "receipts_lost_total": self.lost}
 
 
-MAX_PASSED: Final = 10_000
-"""Groups and partitions of which it is known how far their commits were looked at; else they are looked at again."""
+def key_of(message_id: int) -> bytes:
+    """The key of its state record."""
+    return _ID.pack(message_id)
 
-WORDS: Final = {"expired": "expired", "overflow": "dropped"}
-"""What a receipt says of the reasons in `groups.policy`; of any other that it died."""
+
+class Awaited:
+    """One message. `group`: "" for whoever acknowledges it."""
+
+    __slots__ = ("message_id", "tenant", "asked", "asked_ms", "places", "told", "address", "may_create", "maker")
+
+    def __init__(self, message_id: int, tenant: str, asked: Asked, asked_ms: int, address: str, may_create: bool,
+                 maker: str) -> None:
+        self.message_id = message_id
+        self.tenant = tenant
+        self.asked = asked
+        self.asked_ms = asked_ms
+        self.address = address
+        self.may_create = may_create
+        self.maker = maker
+        self.places: list[tuple[int, int]] = []
+        self.told: list[str] = []
+
+    def wants(self, group: str) -> bool:
+        """Whether its sender is to be told of this group."""
+        return self.asked.group in ("", group) and group not in self.told and len(self.told) < MAX_TOLD
+
+    def encode(self) -> bytes:
+        """The value of its state record."""
+        asked = self.asked
+        return orjson.dumps([
+            self.tenant, asked.address, asked.group, self.asked_ms, asked.correlation.decode("latin-1"),
+            asked.traceparent.decode("latin-1"), self.places, self.told, self.address, self.may_create, self.maker])
+
+
+def decode(key: bytes, value: bytes) -> Awaited:
+    """From a state record."""
+    tenant, to, group, asked_ms, correlation, traceparent, places, groups, address, may_create, maker = (
+        orjson.loads(value))
+    waiting = Awaited(_ID.unpack(key)[0], tenant, Asked(
+        to, group, correlation.encode("latin-1"), traceparent.encode("latin-1")), asked_ms, address, may_create, maker)
+    waiting.places = [(partition_id, offset) for partition_id, offset in places]
+    waiting.told = groups
+    return waiting
+
+
+class AllAwaited:
+    """All messages that wait for a receipt, by their ids and by where they lie."""
+
+    def __init__(self, most: int = MAX_WAITING) -> None:
+        self._most = most
+        self.messages: dict[int, Awaited] = {}                      # by id, the oldest first
+        self._ids: list[int] = []                                  # sorted
+        self._of: dict[int, dict[int, Awaited]] = {}               # by partition id, then by offset
+        self._offsets: dict[int, list[int]] = {}                   # by partition id, sorted
+
+    def __len__(self) -> int:
+        return len(self.messages)
+
+    def __iter__(self) -> Iterator[Awaited]:
+        """The oldest first."""
+        return iter(self.messages.values())
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more may wait without another being let go of."""
+        return len(self.messages) < self._most
+
+    def by_id(self, message_id: int) -> Awaited | None:
+        """The one with this id."""
+        return self.messages.get(message_id)
+
+    def add(self, waiting: Awaited) -> None:
+        """It waits; its places are in it."""
+        if waiting.message_id in self.messages:
+            self.remove(waiting)
+        self.messages[waiting.message_id] = waiting
+        insort(self._ids, waiting.message_id)
+        for partition_id, offset in waiting.places:
+            self._note(waiting, partition_id, offset)
+
+    def place(self, waiting: Awaited, partition_id: int, offset: int) -> bool:
+        """It lies there, too. Whether that is new, and there was room for it."""
+        if len(waiting.places) >= MAX_PLACES or (partition_id, offset) in waiting.places:
+            return False
+        waiting.places.append((partition_id, offset))
+        self._note(waiting, partition_id, offset)
+        return True
+
+    def take_away(self, waiting: Awaited, partition_id: int, offset: int) -> None:
+        """It does not lie there after all."""
+        waiting.places.remove((partition_id, offset))
+        self._forget(waiting, partition_id, offset)
+
+    def _note(self, waiting: Awaited, partition_id: int, offset: int) -> None:
+        of = self._of.setdefault(partition_id, {})
+        if offset not in of:
+            insort(self._offsets.setdefault(partition_id, []), offset)
+        of[offset] = waiting
+
+    def remove(self, waiting: Awaited) -> None:
+        """Nobody is told of it any more."""
+        if self.messages.pop(waiting.message_id, None) is None:
+            return
+        del self._ids[bisect_left(self._ids, waiting.message_id)]
+        for partition_id, offset in waiting.places:
+            self._forget(waiting, partition_id, offset)
+
+    def _forget(self, waiting: Awaited, partition_id: int, offset: int) -> None:
+        of = self._of.get(partition_id, {})
+        if of.get(offset) is waiting:
+            del of[offset]
+            offsets = self._offsets[partition_id]
+            del offsets[bisect_left(offsets, offset)]
+            if not of:
+                del self._of[partition_id], self._offsets[partition_id]
+
+    def at(self, partition_id: int, offset: int) -> Awaited | None:
+        """The one at this offset."""
+        of = self._of.get(partition_id)
+        return None if of is None else of.get(offset)
+
+    def reads(self, partition_id: int) -> bool:
+        """Whether one lies in this partition."""
+        return partition_id in self._of
+
+    def within(self, partition_id: int, start: int, stop: int) -> list[Awaited]:
+        """Those that lie from one offset to before another."""
+        offsets = self._offsets.get(partition_id)
+        if offsets is None:
+            return []
+        of = self._of[partition_id]
+        return [of[offset] for offset in offsets[bisect_left(offsets, start):bisect_left(offsets, stop)]]
+
+    def ids_within(self, first_id: int, count: int) -> list[int]:
+        """Those with ids from `first_id` on."""
+        at = bisect_left(self._ids, first_id)
+        return self._ids[at:bisect_left(self._ids, first_id + count, at)]
