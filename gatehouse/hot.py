@@ -55,7 +55,6 @@ HOT_MODULES: Final = (
     "gatehouse.gateways.http.request",
     "gatehouse.gateways.http.response",
     "gatehouse.gateways.http.session",
-    "gatehouse.gateways.http.target",
     "gatehouse.gateways.http.transacting",
     "gatehouse.gateways.json_messages",
     "gatehouse.gateways.properties.values",

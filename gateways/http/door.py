@@ -26,10 +26,9 @@ from gatehouse.gateways.http.live.feeds import Feeds
 from gatehouse.gateways.http.login import read_authorization
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Receipt, Receipts, Reply
-from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.request import Call, Hosts
 from gatehouse.gateways.http.response import Answered, DateHeader, Response
 from gatehouse.gateways.http.stream import Stream
-from gatehouse.gateways.http.target import Hosts
 from gatehouse.gateways.http.tickets import Tickets
 from gatehouse.gateways.http.waiting import registered
 from gatehouse.gateways.http.webhooks.webhooks import Webhooks

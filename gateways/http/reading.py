@@ -19,7 +19,7 @@ from gatehouse.gateways.http.page import (
 )
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.target import decode_number
+from gatehouse.gateways.http.request import decode_number
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.errors import OffsetOutOfRange, UnknownPartition
 from gatehouse.kernel.message import Fetched, Record

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from gatehouse.gateways.http.declaring import Declared
+from gatehouse.gateways.http.request import RouteTable
 from gatehouse.gateways.http.routes import (
     acl,
     backups,
@@ -38,7 +39,6 @@ from gatehouse.gateways.http.routes import (
     webhooks,
     websocket,
 )
-from gatehouse.gateways.http.target import RouteTable
 
 
 def build_table() -> RouteTable[Declared]:

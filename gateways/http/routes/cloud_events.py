@@ -18,8 +18,8 @@ from gatehouse.gateways.http.cloud_events import (
     read_binary,
     read_structured,
 )
-from gatehouse.gateways.http.column import OF_ALL_MESSAGES, add_of_all
 from gatehouse.gateways.http.declaring import ANYTHING, RFC_3339, Body, Named, Setting, list_of, object_of, one_of
+from gatehouse.gateways.http.mapping import OF_ALL_MESSAGES, add_of_all
 from gatehouse.gateways.http.message_schemas import BASE64
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.response import Answered

@@ -24,7 +24,6 @@ import orjson
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.column import OF_ALL_MESSAGES, add_of_all
 from gatehouse.gateways.http.declaring import ADDRESS as ADDRESS_TEXT
 from gatehouse.gateways.http.declaring import (
     JSON,
@@ -40,7 +39,7 @@ from gatehouse.gateways.http.declaring import (
     object_of,
 )
 from gatehouse.gateways.http.door import DOOR, Door, Routes
-from gatehouse.gateways.http.mapping import Publication, describe_place, read_message
+from gatehouse.gateways.http.mapping import OF_ALL_MESSAGES, Publication, add_of_all, describe_place, read_message
 from gatehouse.gateways.http.message_schemas import ADDRESSED_MESSAGE, NEW_MESSAGE, PUBLISH_HEADERS
 from gatehouse.gateways.http.problems import Refusal, document_of
 from gatehouse.gateways.http.request import Call

@@ -29,10 +29,9 @@ from gatehouse.gateways.http.message_schemas import PUBLISH_HEADERS, PUBLISHED, 
 from gatehouse.gateways.http.openapi import PROBLEM
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.request import Call, decode_levels
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.cloud_events import EVENT_BODIES, post_events
-from gatehouse.gateways.http.target import decode_levels
 from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, escape
 from gatehouse.kernel.message import TRANSIENT
 
