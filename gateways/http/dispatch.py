@@ -14,7 +14,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from gatehouse.gateways.http.door import NAME, Door, author
-from gatehouse.gateways.http.errors import answer_to
 from gatehouse.gateways.http.openapi import routes_of
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Receipt, Reply
@@ -31,7 +30,7 @@ from gatehouse.gateways.http.representation import (
     tag_of,
 )
 from gatehouse.gateways.http.request import Call, Endpoint, Heads, authority_of, split_target
-from gatehouse.gateways.http.response import Answered, Handover, Response, add_vary
+from gatehouse.gateways.http.response import Answered, Handover, Response, add_vary, answer_to
 from gatehouse.gateways.http.routes import build_table
 from gatehouse.gateways.http.routes.mounted import mounted_table
 from gatehouse.gateways.http.stream import Stream

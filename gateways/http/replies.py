@@ -3,22 +3,28 @@ from the kernel.
 
 There is no timer per append. All have the same deadline, so one sweep looks at those that wait, oldest first. A request
 whose client has gone is forgotten when its answer comes or its time is up, whichever is first.
+
+Who waits for long is known to admission meanwhile, and woken when its principal ends or its rights change.
 """
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
+from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.message import Stored
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.admission.guard import Guard
+    from gatehouse.gateways.admission.principal import Principal
     from gatehouse.kernel.api import Message
 
 SWEEP_S: Final = 0.25
@@ -212,3 +218,37 @@ def overdue() -> Refusal:
     """What somebody is told who waits no longer."""
     return Refusal("outcome_unknown", "it is not durable in time and may still become so; repeat it with the same "
                                       "Idempotency-Key")
+
+
+class Guest:
+    """Admission's `RegisteredSession` of one call. `check` is to be asked after every wait."""
+
+    def __init__(self, wake: Callable[[], None], require: Callable[[], object]) -> None:
+        self._wake = wake
+        self._require = require
+        self._ended = ""
+
+    def on_principal_ended(self, reason: str) -> None:
+        self._ended = reason
+        self._wake()
+
+    def on_rights_changed(self) -> None:
+        self._wake()
+
+    def check(self) -> None:
+        """Raises NotAuthenticated, or what `require` raises."""
+        if self._ended:
+            raise NotAuthenticated(f"the login has ended while the call waited: {self._ended}")
+        self._require()
+
+
+@contextmanager
+def registered(admission: Admission, door: str, principal: Principal, wake: Callable[[], None],
+           require: Callable[[], object]) -> Iterator[Guest]:
+    """A registration for as long as the call waits. `require` raises where the right to what is waited for is gone."""
+    guest = Guest(wake, require)
+    registration = admission.register(principal, door, guest)
+    try:
+        yield guest
+    finally:
+        registration.leave()

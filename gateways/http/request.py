@@ -333,7 +333,7 @@ class Head:
     values are joined by commas (RFC 9110, 5.3)."""
 
     __slots__ = ("accept", "authorization", "fault", "fields", "host", "is_event", "media", "raw", "record_headers",
-                 "says_connection", "unusual", "upgrade", "_publication")
+                 "says_connection", "takes_events", "unusual", "upgrade", "_publication")
 
     def __init__(self, raw: RawFields) -> None:
         fields: dict[str, str] = {}
@@ -360,6 +360,9 @@ class Head:
         accept = fields.get("accept")
         self.accept = None if not accept or "*/*" in accept else accept
         """What the client wants to be answered with; None: anything."""
+
+        self.takes_events = accept is not None and "cloudevents" in accept.lower()
+        """Whether that may be CloudEvents; see `cloud_events.asks_for`."""
 
         self.media = fields.get("content-type", "").partition(";")[0].strip().lower()
         """The media type of the body without its parameters; "" where none is said."""

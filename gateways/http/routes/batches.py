@@ -42,8 +42,8 @@ from gatehouse.gateways.http.declaring import (
 from gatehouse.gateways.http.door import Door, Routes
 from gatehouse.gateways.http.mapping import read_idempotency_key
 from gatehouse.gateways.http.message_schemas import IDEMPOTENCY_KEY
+from gatehouse.gateways.http.page import MAX_OFFSET
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.reading import MAX_OFFSET
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.reading import fetch_in_bulk

@@ -47,7 +47,6 @@ from msgspec import UNSET, Meta, UnsetType
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.body import read
 from gatehouse.gateways.http.declaring import (
     BINARY,
     TEXT,
@@ -63,8 +62,8 @@ from gatehouse.gateways.http.declaring import (
     nullable,
     object_of,
 )
-from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.reading import MAX_OFFSET
+from gatehouse.gateways.http.door import Door, Routes, read
+from gatehouse.gateways.http.page import MAX_OFFSET
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer

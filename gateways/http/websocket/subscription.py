@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from gatehouse.gateways.http.errors import problem_document
 from gatehouse.gateways.http.live.blocks import MESSAGE, Block
 from gatehouse.gateways.http.live.replay import Replay
+from gatehouse.gateways.http.response import problem_document
 from gatehouse.gateways.http.websocket.frames import MAX_CREDIT
 
 if TYPE_CHECKING:
