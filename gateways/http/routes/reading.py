@@ -42,7 +42,7 @@ from gatehouse.gateways.http.declaring import (
     wants_json,
 )
 from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
+from gatehouse.gateways.http.message_schemas import EVENT, MESSAGE, MESSAGE_EXAMPLE
 from gatehouse.gateways.http.page import (
     Cursor,
     Page,
@@ -58,7 +58,6 @@ from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.routes.cloud_events import EVENT
 from gatehouse.gateways.properties.envelope import SELECTOR_NAMES, Kind
 from gatehouse.gateways.properties.values import normalize
 from gatehouse.kernel.errors import InvalidSelector, UnknownTopic

@@ -58,8 +58,7 @@ from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.routes.messages import check_request_headers, items_of, prepare
-from gatehouse.gateways.http.routes.publish import PROBLEMS_OF_A_PUBLISH
+from gatehouse.gateways.http.routes.publish import PROBLEMS_OF_A_PUBLISH, check_request_headers, items_of, prepare
 from gatehouse.gateways.http.transacting import (
     CHECK_BACK,
     TRANSACTION,
