@@ -1,8 +1,13 @@
-"""Which hub a command asks (--url, the environment, the configuration here, or the default), and the asking itself."""
+"""Which hub a command asks (--url, the environment, the configuration here, or the default), how it speaks TLS with it,
+and the asking itself.
+
+Commands are not handed --tls-ca, --tls-cert and --tls-key: `client_tls` finds them where click put them.
+"""
 from __future__ import annotations
 
 import http
 import os
+import ssl
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,7 +17,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from gatehouse import exits
-from gatehouse.cli.tls_option import client_tls, tls_options
 from gatehouse.config.addresses import EVERYWHERE, split_address
 from gatehouse_client.errors import HubError, NotAuthenticated, OutcomeUnknown, Unavailable
 
@@ -51,9 +55,42 @@ def _first_listener(door: dict[str, Any]) -> tuple[str, str]:
     return (plain[0], "http") if plain else (listeners[0][0], "https")
 
 
+HELP: Final = {
+    "ca": "File with the authorities that stand for the hub's certificate; else the system's do.",
+    "cert": "File with a client certificate to show, and its key where --tls-key is not given.",
+    "key": "File with the key of --tls-cert.",
+}
+
+
+def tls_options(command: Command) -> Command:
+    """--tls-ca, --tls-cert and --tls-key."""
+    for name in reversed(HELP):
+        command = click.option(f"--tls-{name}", f"tls_{name}", envvar=f"GATEHOUSE_TLS_{name.upper()}", default=None,
+                               type=click.Path(path_type=Path), expose_value=False, callback=_keep,
+                               help=HELP[name])(command)
+    return command
+
+
+def client_tls() -> ssl.SSLContext | None:
+    """What the command's connections are made with; None where nothing was said. Raises Refused."""
+    context = click.get_current_context(silent=True)
+    ca, cert, key = [None if context is None else context.meta.get(f"gatehouse.tls_{name}") for name in HELP]
+    if ca is None and cert is None:
+        return None
+    try:
+        made = ssl.create_default_context(cafile=ca)
+        if cert is not None:
+            made.load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError) as error:
+        reason = error.strerror if not isinstance(error, ssl.SSLError) and error.strerror else "it is no PEM"
+        raise exits.Refused(f"cannot use the files of --tls-ca, --tls-cert and --tls-key: {reason}",
+                            exits.USAGE) from None
+    return made
+
+
 def login_options(command: Command) -> Command:
-    """--user and --hub-password-file: who asks; and how, see `tls_option`. `asking` looks them up, no command is handed
-    them."""
+    """--user and --hub-password-file: who asks; and how, see `tls_options`. `asking` looks them up, no command is
+    handed them."""
     user = click.option("--user", "asking_user", envvar="GATEHOUSE_USER", default=None, expose_value=False,
                         callback=_keep,
                         help="Who asks, if not anonymous. The password comes from --hub-password-file, from "

@@ -155,6 +155,8 @@ class Endpoint(Generic[Handler]):
 
 
 class _Node(Generic[Handler]):
+    """Where the paths are that begin alike."""
+
     __slots__ = ("literals", "capture", "rest", "endpoint")
 
     def __init__(self) -> None:

@@ -165,6 +165,8 @@ MAX_MS: Final = 86_400_000
 
 
 class GroupConfig(NamedTuple):
+    """A setting that a group can have, for people."""
+
     about: str
     server_name: str
     """What a broker calls its default."""

@@ -31,7 +31,7 @@ TAG: Final = "mounted"
 
 
 class MountedAsk:
-    """See `contract.HttpAsk`."""
+    """A call of another door's interface, as that door is given it; see `contract.HttpAsk`."""
 
     def __init__(self, door: Door, call: Call, principal: Principal, path: tuple[str, ...], query: Mapping[str, str],
                  body: bytes) -> None:

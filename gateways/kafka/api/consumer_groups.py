@@ -69,6 +69,8 @@ class Message:
 
 
 class Encoding:
+    """Such a message with its fields, ready to be written."""
+
     def __init__(self, schema: Any, row: Row) -> None:
         self._schema = schema
         self._row = row
