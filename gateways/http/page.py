@@ -47,7 +47,6 @@ from gatehouse.kernel.state.topics import Topic
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
 
-
 MAX_OFFSET: Final = (1 << 63) - 1
 
 

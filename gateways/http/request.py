@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from gatehouse.gateways.http.declaring import Declared
     from gatehouse.gateways.http.session import HttpSession
 
-
 MAX_PARAMETERS: Final = 32
 """More query parameters than any call has; a bound on what one request makes us parse."""
 

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from gatehouse.kernel.message import Stored
     from gatehouse.transactions.deciding import Guarded
 
-
 STATES: Final = {state.name.lower(): state for state in State}
 _TIME: Final[Schema] = {"type": "number", "minimum": 0.001, "maximum": MAX_TIME_MS / 1000}
 CHECK_BACK: Final = object_of({}, {

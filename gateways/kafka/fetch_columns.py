@@ -27,7 +27,6 @@ from gatehouse.gateways.kafka.error_codes import FENCED_LEADER_EPOCH, OFFSET_OUT
 if TYPE_CHECKING:
     from gatehouse.gateways.kafka.codec import FetchPartition
 
-
 MANY: Final = 64                     # partitions of one topic from which a block is faster, measured
 
 Block = npt.NDArray[np.void]

@@ -36,6 +36,7 @@ from kafka.protocol.admin import (
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.own_topics import is_for_administrators
+from gatehouse.gateways.kafka.acl_mapping import NOT_ASKED, as_bits, cluster_operations, topic_operations
 from gatehouse.gateways.kafka.api.metadata import NO_NODES, NO_UUID, NODE_ID, NODES
 from gatehouse.gateways.kafka.api.parts import REFUSALS, refuse
 from gatehouse.gateways.kafka.cold import Row
@@ -53,7 +54,6 @@ from gatehouse.gateways.kafka.error_codes import (
     UNSUPPORTED_ENDPOINT_TYPE,
 )
 from gatehouse.gateways.kafka.mapping import Refused
-from gatehouse.gateways.kafka.operations import NOT_ASKED, as_bits, cluster_operations, topic_operations
 from gatehouse.gateways.kafka.request import Api, Request, find_topic
 from gatehouse.kernel.addresses.address import is_topic_name
 

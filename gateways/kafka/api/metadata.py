@@ -21,6 +21,7 @@ from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorRespo
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.own_topics import is_for_administrators
+from gatehouse.gateways.kafka.acl_mapping import NOT_ASKED, cluster_operations, topic_operations
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import (
     GROUP_AUTHORIZATION_FAILED,
@@ -33,7 +34,6 @@ from gatehouse.gateways.kafka.error_codes import (
     UNKNOWN_TOPIC_ID,
 )
 from gatehouse.gateways.kafka.mapping import code_of
-from gatehouse.gateways.kafka.operations import NOT_ASKED, cluster_operations, topic_operations
 from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.errors import KernelError, UnknownTopic
