@@ -37,7 +37,8 @@ Offsets = dict[str, dict[str, Any]]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """See the module's text. Spark plans in one process, and reads in others with a copy."""
+    """Reads a stream: where it begins, how far each micro-batch goes, and the tasks that read it. Spark plans in one
+    process, and reads in others with a copy."""
 
     def __init__(self, options: ReadOptions, columns: Sequence[str]) -> None:
         self._options = options

@@ -32,6 +32,8 @@ NOTHING_DONE: Final = (Unavailable, OverQuota)
 
 
 class Answer(NamedTuple):
+    """What the hub answered to one request."""
+
     status: int
     body: bytes
 

@@ -1,5 +1,8 @@
-"""Which hub a command asks (--url, the environment, the configuration here, or the default), how it speaks TLS with it
-(--tls-ca, --tls-cert and --tls-key, or the environment), and the asking itself."""
+"""Which hub a command asks (--url, the environment, the configuration here, or the default), how it speaks TLS with it,
+and the asking itself.
+
+Commands are not handed --tls-ca, --tls-cert and --tls-key: `client_tls` finds them where click put them.
+"""
 from __future__ import annotations
 
 import http
@@ -23,12 +26,6 @@ if TYPE_CHECKING:
 DEFAULT_URL: Final = "http://127.0.0.1:8080"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-TLS_HELP: Final = {
-    "ca": "File with the authorities that stand for the hub's certificate; else the system's do.",
-    "cert": "File with a client certificate to show, and its key where --tls-key is not given.",
-    "key": "File with the key of --tls-cert.",
-}
 
 
 def configured_url() -> str:
@@ -58,9 +55,42 @@ def _first_listener(door: dict[str, Any]) -> tuple[str, str]:
     return (plain[0], "http") if plain else (listeners[0][0], "https")
 
 
+HELP: Final = {
+    "ca": "File with the authorities that stand for the hub's certificate; else the system's do.",
+    "cert": "File with a client certificate to show, and its key where --tls-key is not given.",
+    "key": "File with the key of --tls-cert.",
+}
+
+
+def tls_options(command: Command) -> Command:
+    """--tls-ca, --tls-cert and --tls-key."""
+    for name in reversed(HELP):
+        command = click.option(f"--tls-{name}", f"tls_{name}", envvar=f"GATEHOUSE_TLS_{name.upper()}", default=None,
+                               type=click.Path(path_type=Path), expose_value=False, callback=_keep,
+                               help=HELP[name])(command)
+    return command
+
+
+def client_tls() -> ssl.SSLContext | None:
+    """What the command's connections are made with; None where nothing was said. Raises Refused."""
+    context = click.get_current_context(silent=True)
+    ca, cert, key = [None if context is None else context.meta.get(f"gatehouse.tls_{name}") for name in HELP]
+    if ca is None and cert is None:
+        return None
+    try:
+        made = ssl.create_default_context(cafile=ca)
+        if cert is not None:
+            made.load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError) as error:
+        reason = error.strerror if not isinstance(error, ssl.SSLError) and error.strerror else "it is no PEM"
+        raise exits.Refused(f"cannot use the files of --tls-ca, --tls-cert and --tls-key: {reason}",
+                            exits.USAGE) from None
+    return made
+
+
 def login_options(command: Command) -> Command:
-    """--user and --hub-password-file: who asks; and as `tls_options` says. `asking` looks them up, no command is handed
-    them."""
+    """--user and --hub-password-file: who asks; and how, see `tls_options`. `asking` looks them up, no command is
+    handed them."""
     user = click.option("--user", "asking_user", envvar="GATEHOUSE_USER", default=None, expose_value=False,
                         callback=_keep,
                         help="Who asks, if not anonymous. The password comes from --hub-password-file, from "
@@ -139,34 +169,3 @@ def refusal(error: HubError, more: str = "") -> exits.Refused:
                 "hub and make the first with `gatehouse users create NAME --admin`"
     not_built = error.status == http.HTTPStatus.NOT_IMPLEMENTED
     return exits.Refused(f"{error}{more}", exits.NOT_BUILT if not_built else exits.FAILED)
-
-
-def tls_options(command: Command) -> Command:
-    """--tls-ca, --tls-cert and --tls-key. Commands are not handed them: `client_tls` finds them where click put
-    them."""
-    for name in reversed(TLS_HELP):
-        command = click.option(f"--tls-{name}", f"tls_{name}", envvar=f"GATEHOUSE_TLS_{name.upper()}", default=None,
-                               type=click.Path(path_type=Path), expose_value=False, callback=_keep_file,
-                               help=TLS_HELP[name])(command)
-    return command
-
-
-def _keep_file(context: click.Context, parameter: click.Parameter, value: Path | None) -> None:
-    context.meta[f"gatehouse.{parameter.name}"] = value
-
-
-def client_tls() -> ssl.SSLContext | None:
-    """What the command's connections are made with; None where nothing was said. Raises Refused."""
-    context = click.get_current_context(silent=True)
-    ca, cert, key = [None if context is None else context.meta.get(f"gatehouse.tls_{name}") for name in TLS_HELP]
-    if ca is None and cert is None:
-        return None
-    try:
-        made = ssl.create_default_context(cafile=ca)
-        if cert is not None:
-            made.load_cert_chain(cert, key)
-    except (OSError, ssl.SSLError) as error:
-        reason = error.strerror if not isinstance(error, ssl.SSLError) and error.strerror else "it is no PEM"
-        raise exits.Refused(f"cannot use the files of --tls-ca, --tls-cert and --tls-key: {reason}",
-                            exits.USAGE) from None
-    return made

@@ -2,30 +2,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import Any, Final
 
 from gatehouse.gateways.properties.envelope import Column, Shape, header_cell, property_cell
-from gatehouse.tracing.context import HEADER as TRACEPARENT
-from gatehouse.tracing.context import OF_CONTEXT
 from gatehouse.tracing.context import STATE as TRACESTATE
 
 USER_PREFIX: Final = "X-Header-"
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)                # RFC 9110, 5.6.2
 UNPREFIXED: Final = frozenset((TRACESTATE.decode(),))
 CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-
-OF_ALL_MESSAGES: Final = (TRACEPARENT, TRACESTATE, b"x-trace")
-"""Request headers that hold for every message of a body that says nothing else."""
-
-
-def add_of_all(headers: list[tuple[bytes, bytes | None]], of_request: Iterable[tuple[bytes, bytes | None]]) -> None:
-    """Add to a message's headers what its request says of all its messages. The state of one trace is not added to the
-    context of another."""
-    named = {name for name, _ in headers}
-    if TRACEPARENT in named:
-        named |= OF_CONTEXT
-    headers += [pair for pair in of_request if pair[0] in OF_ALL_MESSAGES and pair[0] not in named]
 
 
 def is_field_value(text: str) -> bool:

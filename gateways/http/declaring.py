@@ -57,8 +57,8 @@ from msgspec.json import schema_components
 
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.request import decode_number, decode_query, decode_seconds
 from gatehouse.gateways.http.response import Answered, Response
-from gatehouse.gateways.http.target import decode_number, decode_query, decode_seconds
 from gatehouse.kernel.selectors.tokens import MAX_TEXT_CHARS
 
 if TYPE_CHECKING:

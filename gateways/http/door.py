@@ -1,4 +1,5 @@
-"""What every call of the HTTP door shares: the port and admission behind it, its bounds, and the waiting it does.
+"""What every call of the HTTP door shares: the port and admission behind it, its bounds, and the waiting it does,
+for the disk, for the rest of a body and for messages.
 
 One `Door` per running service. Routes are plain functions `(door, call) -> response`; they keep no state of their own.
 """
@@ -11,27 +12,25 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from math import ceil
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import orjson
 
 from gatehouse.gateways.admission.audit import Author
 from gatehouse.gateways.admission.credentials import NOTHING, Credentials
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import NotAuthenticated
-from gatehouse.gateways.http.answers import Answers
-from gatehouse.gateways.http.body import Bodies
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.cors import Cors
-from gatehouse.gateways.http.declaring import Declared
+from gatehouse.gateways.http.declaring import D, Declared, shaped, whole_numbers
 from gatehouse.gateways.http.live.feeds import Feeds
-from gatehouse.gateways.http.login import read_authorization
+from gatehouse.gateways.http.login import Tickets, read_authorization
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Receipt, Receipts, Reply
-from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.replies import Receipt, Receipts, Reply, registered
+from gatehouse.gateways.http.representation import decode
+from gatehouse.gateways.http.request import Call, Hosts
 from gatehouse.gateways.http.response import Answered, DateHeader, Response
 from gatehouse.gateways.http.stream import Stream
-from gatehouse.gateways.http.target import Hosts
-from gatehouse.gateways.http.tickets import Tickets
-from gatehouse.gateways.http.waiting import registered
 from gatehouse.gateways.http.webhooks.webhooks import Webhooks
 from gatehouse.kernel.shedding import WAIT_MS, Rung
 
@@ -39,8 +38,9 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.contract import Services
-    from gatehouse.gateways.http.fixed import Fixed
     from gatehouse.gateways.http.openapi import Route
+    from gatehouse.gateways.http.response import Fixed
+    from gatehouse.gateways.http.routes.request import Answers
     from gatehouse.gateways.switchboard import Submitter
     from gatehouse.kernel.api import Message
     from gatehouse.kernel.message import Place, Stored, When
@@ -449,3 +449,101 @@ def own_names() -> tuple[str, ...]:
     """What this machine calls itself, without asking anybody."""
     name = socket.gethostname()
     return name, name.partition(".")[0]
+
+
+class Bodies:
+    """Reads bodies for all requests of the door: whole, and bounded in size, in time, and in bytes held for all clients
+    together."""
+
+    def __init__(self, config: HttpConfig, ask_again: Callable[[Call], Awaitable[None]]) -> None:
+        self._config = config
+        self._ask_again = ask_again
+        self.buffered_bytes = 0      # of bodies that are not whole yet
+
+    def has_whole(self, call: Call) -> bool:
+        """Whether the body came with the head: the common case, and no wait. Refuses `body_too_large`."""
+        if call.received_bytes > self._config.max_body_bytes and call.complete:
+            raise self._too_large()
+        return call.complete
+
+    async def read(self, call: Call) -> bytes:
+        """The request's body as sent (no content coding is undone).
+
+        Refuses `body_too_large` before reading where the length is known, `body_too_slow`, `busy`, `malformed_request`.
+        Raises NotAuthenticated where who asked is let in no more when it has come.
+        """
+        if self.has_whole(call):
+            return call.take_body()
+        if call.length > self._config.max_body_bytes:
+            raise self._too_large()
+        _answer_expectation(call)
+        await asyncio.sleep(0)       # from here on within a task, which a time-out needs
+        try:
+            async with asyncio.timeout(self._config.body_timeout_s):
+                await self._collect(call)
+        except TimeoutError:
+            raise Refusal("body_too_slow", f"the body did not arrive within {self._config.body_timeout_s:g} s",
+                          headers={"Connection": "close"}) from None
+        await self._ask_again(call)
+        return call.take_body()
+
+    async def read_document(self, call: Call) -> bytes:
+        """The body of a request that is a document, its content coding undone. Refuses what `read` and
+        `representation.decode` refuse."""
+        body, coding = await self.read(call), call.headers.get("content-encoding")
+        return body if coding is None else decode(body, coding, self._config.max_body_bytes)
+
+    async def _collect(self, call: Call) -> None:
+        held = 0
+        try:
+            while True:
+                self.buffered_bytes += call.received_bytes - held
+                held = call.received_bytes
+                if held > self._config.max_body_bytes:
+                    raise self._too_large()
+                if self.buffered_bytes > self._config.max_buffered_bytes:
+                    raise Refusal("busy", "too many bodies are being received", headers={"Retry-After": "1"})
+                if call.fault is not None:
+                    raise call.fault
+                if call.complete:
+                    return
+                more: Reply[None] = Reply()
+                call.when_more(partial(more.set_result, None))
+                await more
+        finally:
+            self.buffered_bytes -= held
+
+    def _too_large(self) -> Refusal:
+        limit = self._config.max_body_bytes
+        return Refusal("body_too_large", f"a body has at most {limit} bytes", max_body_bytes=limit)
+
+
+def _answer_expectation(call: Call) -> None:
+    """RFC 9110, 10.1.1: a client that expects 100 sends its body only after it."""
+    expect = call.headers.get("expect")
+    if expect is None or call.http_10:
+        return
+    if expect.lower() != "100-continue":
+        raise Refusal("expectation_failed", f"nothing is known about Expect: {expect}")
+    call.session.ask_for_body()
+
+
+async def read(door: Door, call: Call, shape: type[D]) -> D:
+    """The document in the body; an empty body is one without fields. Refuses `invalid_body`,
+    `unsupported_media_type`."""
+    return shaped(await read_object(door, call), shape)
+
+
+async def read_object(door: Door, call: Call) -> dict[str, Any]:
+    """The object in the body; an empty body is an empty one. Refuses `invalid_body`, `unsupported_media_type`."""
+    body = await door.bodies.read_document(call)
+    if body and call.media != "application/json":
+        raise Refusal("unsupported_media_type", "this call takes application/json",
+                      headers={"Accept": "application/json"})
+    try:
+        document = whole_numbers(orjson.loads(body)) if body else {}
+    except orjson.JSONDecodeError as error:
+        raise Refusal("invalid_body", f"the body is no JSON: {error}") from None
+    if not isinstance(document, dict):
+        raise Refusal("invalid_body", "the body is an object")
+    return document

@@ -24,7 +24,7 @@ from gatehouse.gateways.properties.envelope import FIELDS, Cell, EnvelopeField, 
 from gatehouse.gateways.properties.values import CHARSET, normalize, read
 from gatehouse.kernel.message import NOW, RETAIN, Place, When
 from gatehouse.kernel.records.record import SENT_HEADERS
-from gatehouse.tracing.context import HEADER, MAX_BYTES, STATE
+from gatehouse.tracing.context import HEADER, MAX_BYTES, OF_CONTEXT, STATE
 
 """This door's column in the property table."""
 
@@ -396,6 +396,19 @@ def _user_value(value: object) -> bytes | None:
     if isinstance(value, dict) and value.keys() == {"base64"}:
         return decode_base64("base64", value["base64"])
     raise Refusal("invalid_body", "a header's value is a text, null or {\"base64\": text}")
+
+
+OF_ALL_MESSAGES: Final = (HEADER, STATE, b"x-trace")
+"""Request headers that hold for every message of a body that says nothing else."""
+
+
+def add_of_all(headers: list[tuple[bytes, bytes | None]], of_request: Iterable[tuple[bytes, bytes | None]]) -> None:
+    """Add to a message's headers what its request says of all its messages. The state of one trace is not added to the
+    context of another."""
+    named = {name for name, _ in headers}
+    if HEADER in named:
+        named |= OF_CONTEXT
+    headers += [pair for pair in of_request if pair[0] in OF_ALL_MESSAGES and pair[0] not in named]
 
 
 # --- where messages are ------------------------------------------------------------------------------------------

@@ -1,25 +1,31 @@
-"""Messages for the document: as they are answered, as JSON takes them, and the request headers of a publish. Which
-properties there are is read from the property table that `mapping.py` works by. Pure."""
+"""Messages for the document: as they are answered, as JSON and CloudEvents take them, and the request headers of a
+publish. Which properties there are is read from the property table that `mapping.py` works by. Pure."""
 from __future__ import annotations
 
 from typing import Any, Final
 
+from gatehouse.gateways.http.cloud_events import BATCH, MAX_ATTRIBUTES, MAX_INT, MEDIA_TYPE, STRUCTURED
 from gatehouse.gateways.http.column import HTTP, USER_PREFIX
 from gatehouse.gateways.http.declaring import (
     ADDRESS,
+    ANYTHING,
     FLAG,
     MESSAGE_ID,
     MOMENT,
+    RFC_3339,
     TEXT,
     TIME_MS,
     TOPIC_NAME,
     WHOLE,
+    Body,
     Named,
     Parameter,
     Schema,
+    Setting,
     list_of,
     nullable,
     object_of,
+    one_of,
 )
 from gatehouse.gateways.http.declaring import REPEAT as REPEAT_TEXT
 from gatehouse.gateways.http.mapping import DELIVER_AT, MAX_IDEMPOTENCY_KEY_BYTES
@@ -158,3 +164,20 @@ PUBLISHED_FIELDS: Final[dict[str, Any]] = {
 PUBLISHED: Final = Named("Published", object_of(PUBLISHED_FIELDS), {
     "id": "281474976710657", "topic": "plant", "partition": 3, "offset": 17, "address": "plant/line1/temp",
     "timestamp": 1_700_000_000_000})
+
+LINE: Final = {"type": "string", "pattern": "^[^\\x00-\\x1f\\x7f-\\x9f]+$"}
+"""Text without control characters."""
+
+EVENT: Final = Named("CloudEvent", {**object_of(
+    {"specversion": one_of("1.0"), "id": LINE, "source": LINE, "type": LINE},
+    {"time": RFC_3339, "datacontenttype": {"type": "string", "pattern": f"^{MEDIA_TYPE}$"}, "data": ANYTHING,
+     "data_base64": BASE64, "traceparent": LINE, "partitionkey": LINE}),
+    "additionalProperties": {"anyOf": [LINE, {"type": "boolean"}, {"type": "integer", "minimum": -MAX_INT - 1,
+                                                                   "maximum": MAX_INT}]},
+    "propertyNames": {"anyOf": [{"pattern": "^[a-z0-9]{1,64}$"}, one_of("data_base64")]},
+    "maxProperties": MAX_ATTRIBUTES,
+    "not": {"required": ["data", "data_base64"]}},
+    {"specversion": "1.0", "id": "1", "source": "/machines/7", "type": "com.example.measured", "data": {"value": 21.5}})
+EVENT_BODIES: Final = (Body(EVENT, STRUCTURED, "A CloudEvent.", required=False),
+                       Body(list_of(EVENT, maxItems=Setting("max_request_messages")), BATCH, "CloudEvents.",
+                            required=False))

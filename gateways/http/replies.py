@@ -1,34 +1,31 @@
-"""What a call waits for, an answer that somebody gives once; and the call while it waits.
-
-A call is a coroutine that is driven by hand (`Running`) to its first wait, and on. One that waits for a `Reply` costs
-nothing more than that; for anything else a task takes it over. What is appended is answered for a whole flush by one
-call from the kernel.
+"""What a call waits for: an answer that somebody gives once. What is appended is answered for a whole flush by one call
+from the kernel.
 
 There is no timer per append. All have the same deadline, so one sweep looks at those that wait, oldest first. A request
 whose client has gone is forgotten when its answer comes or its time is up, whichever is first.
+
+Who waits for long is known to admission meanwhile, and woken when its principal ends or its rights change.
 """
 from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from contextvars import Context
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
+from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.response import Answered
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.message import Stored
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.gateways.http.dispatch import Dispatcher
-    from gatehouse.gateways.http.request import Call
+    from gatehouse.gateways.admission.principal import Principal
     from gatehouse.kernel.api import Message
-
-
-# --- replies ------------------------------------------------------------------------------------------------------
 
 SWEEP_S: Final = 0.25
 """How late a deadline may be noticed, in seconds: no clock is asked for each append."""
@@ -223,101 +220,35 @@ def overdue() -> Refusal:
                                       "Idempotency-Key")
 
 
-# --- calls that wait for them -------------------------------------------------------------------------------------
+class Guest:
+    """Admission's `RegisteredSession` of one call. `check` is to be asked after every wait."""
 
-class Running:
-    """A call that is under way."""
+    def __init__(self, wake: Callable[[], None], require: Callable[[], object]) -> None:
+        self._wake = wake
+        self._require = require
+        self._ended = ""
 
-    _waits_for: Reply[Any] | None = None
-    _task: asyncio.Task[None] | None = None
+    def on_principal_ended(self, reason: str) -> None:
+        self._ended = reason
+        self._wake()
 
-    def __init__(self, dispatcher: Dispatcher, call: Call, coroutine: Coroutine[Any, Any, Answered]) -> None:
-        self._dispatcher = dispatcher
-        self._call = call
-        self._coroutine: Coroutine[Any, Any, Answered] | None = coroutine
+    def on_rights_changed(self) -> None:
+        self._wake()
 
-    def go_on(self) -> None:  # decision 132
-        """Run the call as far as it comes without waiting."""
-        coroutine = self._coroutine
-        if coroutine is None:
-            return                           # it was cancelled while it was about to go on
-        try:
-            waits_for = coroutine.send(None)
-        except StopIteration as stop:
-            self._over()
-            self._dispatcher.end(self._call, stop.value)
-        except (Exception, asyncio.CancelledError) as error:
-            self._over()
-            self._dispatcher.fail(self._call, error)
-        else:
-            self._wait(coroutine, waits_for)
-
-    def _over(self) -> None:
-        """The call has come to its end: the two point at each other no more."""
-        self._coroutine = None
-        self._call.ends_by(None)
-
-    def _wait(self, coroutine: Coroutine[Any, Any, Answered], waits_for: object) -> None:
-        call = self._call
-        if call.cancel is None:
-            call.ends_by(self._cancel)
-        if not isinstance(waits_for, Reply):
-            self._coroutine = None
-            self._task = self._dispatcher.loop.create_task(self._finish(_TakenOver(coroutine, waits_for)))
-            return
-        self._waits_for = waits_for
-        if type(waits_for) is Receipt and call.declared is not None and call.declared.pipelined:
-            call.submit()
-            waits_for.then(self.go_on)       # within the kernel's call: what follows only says what was stored
-        else:
-            waits_for.then(partial(self._dispatcher.loop.call_soon, self.go_on))
-
-    async def _finish(self, taken_over: _TakenOver) -> None:
-        try:
-            answered = await taken_over
-        except asyncio.CancelledError as error:
-            self._dispatcher.fail(self._call, error)
-            raise
-        except Exception as error:
-            self._dispatcher.fail(self._call, error)
-        else:
-            self._dispatcher.end(self._call, answered)
-
-    def _cancel(self) -> None:
-        """See `Call.cancel`. What only waits for the disk ends by itself, as soon as it is answered."""
-        coroutine = self._coroutine
-        if self._task is not None:
-            self._task.cancel()
-        elif coroutine is not None and not isinstance(self._waits_for, Receipt):
-            self._coroutine = None
-            try:
-                waits_for = coroutine.throw(asyncio.CancelledError())
-            except (StopIteration, asyncio.CancelledError):
-                return
-            except Exception as error:
-                self._dispatcher.fail(self._call, error)
-            else:
-                self._wait(coroutine, waits_for)
+    def check(self) -> None:
+        """Raises NotAuthenticated, or what `require` raises."""
+        if self._ended:
+            raise NotAuthenticated(f"the login has ended while the call waited: {self._ended}")
+        self._require()
 
 
-class _TakenOver:
-    """A coroutine that has come to its first wait by hand, as a task can go on with it."""
-
-    __slots__ = ("_coroutine", "_waits_for")
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Answered], waits_for: object) -> None:
-        self._coroutine = coroutine
-        self._waits_for = waits_for
-
-    def __await__(self) -> Generator[Any, Any, Answered]:
-        coroutine, waits_for = self._coroutine, self._waits_for
-        while True:
-            try:
-                try:
-                    sent = yield waits_for
-                except BaseException as error:
-                    waits_for = coroutine.throw(error)
-                else:
-                    waits_for = coroutine.send(sent)
-            except StopIteration as stop:
-                return cast(Answered, stop.value)
+@contextmanager
+def registered(admission: Admission, door: str, principal: Principal, wake: Callable[[], None],
+           require: Callable[[], object]) -> Iterator[Guest]:
+    """A registration for as long as the call waits. `require` raises where the right to what is waited for is gone."""
+    guest = Guest(wake, require)
+    registration = admission.register(principal, door, guest)
+    try:
+        yield guest
+    finally:
+        registration.leave()

@@ -1,19 +1,29 @@
-"""Answers: a `Response` is whole, a `Handover` gives the connection to another session, a `Stream` (`stream.py`) is
-written piece by piece. And their heads as bytes. Pure."""
+"""Answers: a `Response` is whole, a `Fixed` one stays the same while the hub runs, a `Handover` gives the connection to
+another session, a `Stream` (`stream.py`) is written piece by piece. And their heads as bytes.
+
+Whatever a call raises becomes an answer, too: always a problem document, never a traceback to the client.
+"""
 from __future__ import annotations
 
+import logging
 import re
 from email.utils import formatdate
 from http import HTTPStatus
+from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import orjson
 
-from gatehouse.gateways.http.problems import CONTENT_TYPE, encode_problem, problem_of
-from gatehouse.gateways.http.representation import strong_tag
+from gatehouse.gateways.admission.errors import AccountError, Denied, LoginsFull, NotAuthenticated, OverQuota
+from gatehouse.gateways.http.login import challenges
+from gatehouse.gateways.http.problems import CONTENT_TYPE, PROBLEMS, Refusal, document_of, encode_problem, problem_of
+from gatehouse.gateways.http.representation import matches, strong_tag, tag_of
+from gatehouse.kernel.errors import AlreadyDecided, KernelError, TooManyTopics
+from gatehouse.tracing.context import hex_of, in_a_line
 
 if TYPE_CHECKING:
     from gatehouse.gateways.connections.settings import Framing
+    from gatehouse.gateways.http.request import Call
     from gatehouse.gateways.http.stream import Stream
 
 SERVER: Final = "Gatehouse"
@@ -134,3 +144,82 @@ class DateHeader:
             self._second = second
             self._text = date_of(now_ms)
         return self._text
+
+
+REVALIDATE: Final = "no-cache"
+"""A browser may keep it and asks each time whether it still holds (RFC 9111, 5.2.2.4): after an upgrade it does not."""
+
+
+PAGE_HEADERS: Final = {  # decision 76
+    "Cache-Control": REVALIDATE,
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+                               "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+                               "require-trusted-types-for 'script'; trusted-types 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+"""Headers of this door's own pages: the pages load, run and ask nothing but this hub's own, are put in no frame, and
+make no HTML out of text (trusted types)."""
+
+
+class Fixed:
+    """An answer that stays the same while the hub runs: bytes made once, and an `ETag`, so that they are sent once.
+    `headers` go out with it."""
+
+    def __init__(self, body: bytes, content_type: str, headers: dict[str, str] | None = None) -> None:
+        self._body = body
+        self._tag = tag_of(body)
+        self._headers = {"ETag": self._tag, "Cache-Control": REVALIDATE, **(headers or {})}
+        self._content_type = content_type
+
+    def answer(self, call: Call) -> Response:
+        """The bytes, or 304 to who has them."""
+        if matches(call.headers.get("if-none-match", ""), self._tag):
+            return Response(status=304, headers=self._headers)
+        return Response(self._body, headers=self._headers, content_type=self._content_type)
+
+
+log = logging.getLogger("gatehouse.gateways.http")
+
+
+def _members(error: Exception) -> dict[str, Any] | None:
+    """What a problem says beside its code."""
+    return {"state": error.state, "decided": error.when_ms} if isinstance(error, AlreadyDecided) else None
+
+
+def answer_to(error: Exception, asked: str, authorization: str | None, hub_name: str, context: bytes = b"") -> Response:
+    """The answer to a request (`METHOD PATH`) that ended in `error`. A fault of ours is logged with its traceback, and
+    the trace id of the request's trace context."""
+    if isinstance(error, Refusal):
+        return problem_answer(error.code, error.detail, error.headers, error.members)
+    if isinstance(error, KernelError):
+        if error.code not in PROBLEMS:
+            trace, fields = in_a_line(hex_of(context))
+            log.error("%s: unexpected refusal %s: %s%s", asked, error.code, error, trace, extra={"fields": fields})
+        headers = {"Retry-After": "1"} if error.code == "stopping" else None
+        if isinstance(error, (OverQuota, TooManyTopics)) and error.wait_ms:
+            headers = {"Retry-After": str(ceil(error.wait_ms / 1000))}
+        return problem_answer(error.code, str(error), headers, _members(error))
+    if isinstance(error, LoginsFull):
+        return problem_answer(error.code, str(error), {"Retry-After": "1"})
+    if isinstance(error, NotAuthenticated):
+        challenge = challenges(hub_name, authorization)
+        return problem_answer(error.code, str(error), {"WWW-Authenticate": challenge})
+    if isinstance(error, (Denied, AccountError)):
+        return problem_answer(error.code, str(error))
+    trace, fields = in_a_line(hex_of(context))
+    log.error("%s failed%s", asked, trace, exc_info=error, extra={"fields": fields})
+    return problem_answer("internal_error", "the hub failed to handle this request; its log says why")
+
+
+def problem_document(error: Exception) -> dict[str, Any]:
+    """The problem document for an error that is not the answer to a request (but a frame, say). A fault of ours is
+    logged."""
+    if isinstance(error, Refusal):
+        return document_of(error.code, error.detail, error.members)
+    if isinstance(error, (KernelError, NotAuthenticated, Denied)):
+        return document_of(error.code, str(error), _members(error))
+    log.error("a frame could not be answered", exc_info=error)
+    return document_of("internal_error", "the hub failed to do this; its log says why")

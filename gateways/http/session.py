@@ -104,7 +104,7 @@ NOTHING_BEFORE: Final = _Before(b"", -1, "", b"", NO_HEAD, -1)
 
 
 class HttpSession:  # decision 131
-    """See `contract.Session`; and what llhttp calls."""
+    """One client's connection, as the shared connection knows it (`contract.Session`) and as llhttp calls it."""
 
     __slots__ = ("login", "page", "stream", "user", "_before", "_begun", "_closing", "_dispatcher", "_end_timer",
                  "_going_on", "_gone", "_head", "_head_raw", "_held", "_idle_since_ms", "_idle_timer", "_incoming",

@@ -1,22 +1,48 @@
-"""Half messages that come in, and decisions about transactions, by whichever call or frame they do. Hot."""
+"""Transactions as HTTP says them: transactions and checks as JSON, half messages that come in, and decisions, by
+whichever call or frame they do. Hot.
+
+A transaction, here one that was committed by its sender after one check that nobody answered:
+
+    {"id": "281474976710657", "state": "committed", "group": "shop", "by": "ada", "address": "orders/17",
+     "messages": 1, "begun": 1700000000000, "check": {"after": 6.0, "every": 30.0, "times": 15},
+     "checks": [{"at": 1700000006000, "to": ""}], "next": null, "decided": 1700000007000, "decided_by": "ada"}
+
+`gateways.checks` says how a check looks in JSON.
+"""
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.audit import Author
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.checks import describe_decided
+from gatehouse.gateways.checks import NOT_YET, describe_decided, read_check_settings
+from gatehouse.gateways.http.declaring import (
+    MESSAGE_ID,
+    SECONDS,
+    TEXT,
+    TIME_MS,
+    WHOLE,
+    Named,
+    Schema,
+    list_of,
+    nullable,
+    object_of,
+    one_of,
+)
 from gatehouse.gateways.http.door import DOOR, NAME
 from gatehouse.gateways.http.mapping import describe_place
+from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.response import JSON, Response, json_answer
 from gatehouse.kernel.api import HalfMessage
-from gatehouse.kernel.errors import UnknownTransaction
+from gatehouse.kernel.errors import InvalidCheckBack, UnknownTransaction
 from gatehouse.kernel.groups.group_settings import check_name
 from gatehouse.kernel.message import NOW, When
 from gatehouse.kernel.scheduling.scheduling import first_due
-from gatehouse.transactions.coordinator import Decision, State
+from gatehouse.transactions.coordinator import CheckSettings, Decision, State, Transaction
+from gatehouse.transactions.settings import MAX_CHECKS, MAX_TIME_MS
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -28,13 +54,59 @@ if TYPE_CHECKING:
     from gatehouse.kernel.halves.halves import Offsets
     from gatehouse.kernel.message import Stored
     from gatehouse.transactions.deciding import Guarded
-    from gatehouse.transactions.settings import CheckSettings
+
+STATES: Final = {state.name.lower(): state for state in State}
+_TIME: Final[Schema] = {"type": "number", "minimum": 0.001, "maximum": MAX_TIME_MS / 1000}
+CHECK_BACK: Final = object_of({}, {
+    "after": {**_TIME, "description": "Seconds of silence before the first check."},
+    "every": {**_TIME, "description": "Seconds from one check to the next."},
+    "times": {"type": "integer", "minimum": 0, "maximum": MAX_CHECKS}}, closed=True)
+
+TRANSACTION: Final = Named("Transaction", object_of({
+    "id": MESSAGE_ID, "state": one_of(*STATES), "group": TEXT, "by": TEXT, "address": TEXT, "messages": WHOLE,
+    "begun": TIME_MS, "check": object_of({"after": SECONDS, "every": SECONDS, "times": WHOLE}),
+    "checks": list_of(object_of({"at": TIME_MS, "to": TEXT})), "next": nullable(TIME_MS),
+    "decided": nullable(TIME_MS), "decided_by": nullable(TEXT)}))
+
+CHECK: Final = Named("Check", object_of({
+    "id": MESSAGE_ID, "group": TEXT, "attempt": WHOLE, "max_attempts": WHOLE, "age_ms": WHOLE, "messages": WHOLE,
+    "by": TEXT, "message": object_of({name: schema for name, schema in MESSAGE_FIELDS.items() if name not in NOT_YET},
+                                     MESSAGE_OPTIONS)}))
+
+
+def describe(transaction: Transaction, wall_of: Callable[[int], int]) -> dict[str, Any]:
+    """A transaction with its checks and its decision; `wall_of` a hub time."""
+    first_ms, every_ms, times = transaction.settings
+    is_open = transaction.state is State.OPEN
+    return {"id": str(transaction.id), "state": transaction.state.name.lower(), "group": transaction.group,
+            "by": transaction.by, "address": transaction.address, "messages": transaction.messages,
+            "begun": wall_of(transaction.begun_ms),
+            "check": {"after": first_ms / 1000, "every": every_ms / 1000, "times": times},
+            "checks": [{"at": wall_of(at_ms), "to": to} for at_ms, to in transaction.checks],
+            "next": transaction.next_ms and wall_of(transaction.next_ms) if is_open else None,
+            "decided": None if is_open else wall_of(transaction.decided_ms),
+            "decided_by": None if is_open else transaction.decided_by}
+
+
+def read_check_back(given: object, default: CheckSettings) -> CheckSettings:
+    """The member `check` of a document; what it leaves out is as configured. Refuses `invalid_body`."""
+    try:
+        return default if given is None else read_check_settings(given, default)
+    except InvalidCheckBack as error:
+        raise Refusal("invalid_body", str(error)) from None
+
+
+def read_state(text: str) -> State:
+    """A state's name. Refuses `invalid_parameter`."""
+    state = STATES.get(text)
+    if state is None:
+        raise Refusal("invalid_parameter", f"'state' is one of {', '.join(STATES)}", parameter="state")
+    return state
+
 
 MAX_ID_DIGITS: Final = 20
 OPEN: Final = State.OPEN               # decision 357: looked up once
 
-
-# --- half messages ------------------------------------------------------------------------------------------------
 
 # decision 132
 def begin_at_once(door: Door, call: Call, guard: Guard) -> Reply[Response] | None:
@@ -154,8 +226,6 @@ class Holding:
             messages.append(describe_place(place, position, half.message[4], 0))
         return {"id": str(transaction_id), "state": "open", "group": self._group, "messages": messages}
 
-
-# --- decisions ----------------------------------------------------------------------------------------------------
 
 def decide_at_once(door: Door, call: Call, guard: Guard, decision: Decision) -> Reply[Response] | None:
     """Carry out the decision that a request without a body asks for: the answer, once it is durable. None: it has a

@@ -1,4 +1,4 @@
-"""Kafka's ACLs and the rules of the rights: each in the other's words. Pure.
+"""Kafka's ACLs and the rules of the rights: each in the other's words; and what a client is told that it may do. Pure.
 
 An ACL is (resource, pattern, principal, host, operation, permission); a rule says several operations at once, so it is
 shown as several ACLs, and is taken apart where one of them is deleted. What one side says and the other cannot is not
@@ -13,15 +13,28 @@ operations that are part of a larger right here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.patterns import ANY_NAME
 from gatehouse.gateways.admission.principal import ANONYMOUS
 from gatehouse.gateways.admission.rules import EVERYONE, GROUP, HUB, TOPIC, Rule
-from gatehouse.gateways.kafka import operations as kafka
 from gatehouse.gateways.kafka.error_codes import INVALID_REQUEST
 from gatehouse.gateways.kafka.mapping import Refused
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.kafka.session import KafkaSession
+
+READ: Final = 3
+WRITE: Final = 4
+CREATE: Final = 5
+DELETE: Final = 6
+ALTER: Final = 7
+DESCRIBE: Final = 8
+CLUSTER_ACTION: Final = 9
+DESCRIBE_CONFIGS: Final = 10
+ALTER_CONFIGS: Final = 11
+IDEMPOTENT_WRITE: Final = 12
 
 ANY: Final = 1                           # in a filter, of every enumeration
 ALL: Final = 2                           # operations
@@ -44,18 +57,18 @@ RESOURCES: Final = {TOPIC: TOPICS, GROUP: GROUPS, HUB: CLUSTER}
 KINDS: Final = {number: kind for kind, number in RESOURCES.items()}
 
 SAYS: Final[dict[str, dict[Operation, frozenset[int]]]] = {
-    TOPIC: {Operation.CONSUME: frozenset((kafka.READ,)), Operation.PUBLISH: frozenset((kafka.WRITE,)),
-            Operation.CREATE: frozenset((kafka.CREATE,)), Operation.DESCRIBE: frozenset((kafka.DESCRIBE,)),
-            Operation.ALTER: frozenset((kafka.DELETE, kafka.ALTER, kafka.ALTER_CONFIGS))},
-    GROUP: {Operation.CONSUME: frozenset((kafka.READ,)), Operation.ALTER: frozenset((kafka.DELETE,))},
+    TOPIC: {Operation.CONSUME: frozenset((READ,)), Operation.PUBLISH: frozenset((WRITE,)),
+            Operation.CREATE: frozenset((CREATE,)), Operation.DESCRIBE: frozenset((DESCRIBE,)),
+            Operation.ALTER: frozenset((DELETE, ALTER, ALTER_CONFIGS))},
+    GROUP: {Operation.CONSUME: frozenset((READ,)), Operation.ALTER: frozenset((DELETE,))},
     HUB: {Operation.ADMINISTER: frozenset((ALL,))},
 }
 """What each of our operations is in Kafka's."""
 
-NAMES: Final = {ALL: "All", kafka.READ: "Read", kafka.WRITE: "Write", kafka.CREATE: "Create", kafka.DELETE: "Delete",
-                kafka.ALTER: "Alter", kafka.DESCRIBE: "Describe", kafka.ALTER_CONFIGS: "AlterConfigs",
-                kafka.CLUSTER_ACTION: "ClusterAction", kafka.DESCRIBE_CONFIGS: "DescribeConfigs",
-                kafka.IDEMPOTENT_WRITE: "IdempotentWrite"}
+NAMES: Final = {ALL: "All", READ: "Read", WRITE: "Write", CREATE: "Create", DELETE: "Delete",
+                ALTER: "Alter", DESCRIBE: "Describe", ALTER_CONFIGS: "AlterConfigs",
+                CLUSTER_ACTION: "ClusterAction", DESCRIBE_CONFIGS: "DescribeConfigs",
+                IDEMPOTENT_WRITE: "IdempotentWrite"}
 
 
 class Acl(NamedTuple):
@@ -163,8 +176,8 @@ def rights_of(place: AclPlace, asked: Iterable[int]) -> dict[int, tuple[Operatio
             meant |= dict.fromkeys(covers, (operation,))
     if ALL in numbers:
         meant[ALL] = tuple(SAYS[place.kind])
-    if kafka.IDEMPOTENT_WRITE in numbers and place.kind == HUB and place.allows:
-        meant[kafka.IDEMPOTENT_WRITE] = ()
+    if IDEMPOTENT_WRITE in numbers and place.kind == HUB and place.allows:
+        meant[IDEMPOTENT_WRITE] = ()
     return meant
 
 
@@ -173,9 +186,9 @@ def why_not(kind: str, number: int) -> str:
     name = NAMES.get(number, str(number))
     if kind == TOPIC and number in SAYS[TOPIC][Operation.ALTER]:
         return f"{name} is part of one right here: give Alter, AlterConfigs and Delete on a topic together"
-    if kind == TOPIC and number == kafka.DESCRIBE_CONFIGS:
+    if kind == TOPIC and number == DESCRIBE_CONFIGS:
         return f"{name} is part of Describe here"
-    if kind == GROUP and number == kafka.DESCRIBE:
+    if kind == GROUP and number == DESCRIBE:
         return f"{name} is part of Read on a group here"
     if kind == HUB:
         return f"{name} is part of the right to administer here: give All on the cluster"
@@ -201,3 +214,33 @@ def _is_named(asked: Any, acl: Acl) -> bool:
     if pattern != MATCH:
         return False
     return acl.resource_name == ANY_NAME if acl.pattern_type == LITERAL else bool(name.startswith(acl.resource_name))
+
+
+NOT_ASKED: Final = None
+"""What stands in an answer to who has not asked: kafka-python encodes it as the least number that there is."""
+
+_OF_TOPICS: Final[dict[Operation, frozenset[int]]] = {
+    Operation.CONSUME: frozenset((READ, DESCRIBE, DESCRIBE_CONFIGS)),
+    Operation.PUBLISH: frozenset((WRITE, DESCRIBE, DESCRIBE_CONFIGS)),
+    Operation.CREATE: frozenset((CREATE,)),
+    Operation.DESCRIBE: frozenset((DESCRIBE, DESCRIBE_CONFIGS)),
+    Operation.ALTER: frozenset((DELETE, ALTER, ALTER_CONFIGS)),
+}
+_OF_ADMINISTRATORS: Final = frozenset((CREATE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS))
+
+
+def topic_operations(session: KafkaSession, name: str) -> frozenset[int]:
+    """What this client may do with a topic."""
+    return frozenset().union(*[numbers for operation, numbers in _OF_TOPICS.items()
+                               if session.admission.may_topic(session.principal, operation, name)])
+
+
+def cluster_operations(session: KafkaSession) -> frozenset[int]:
+    """What this client may do with the hub."""
+    may = session.admission.may_hub(session.principal, Operation.ADMINISTER)
+    return _OF_ADMINISTRATORS | {IDEMPOTENT_WRITE} if may else frozenset((DESCRIBE, IDEMPOTENT_WRITE))
+
+
+def as_bits(numbers: Iterable[int]) -> int:
+    """Numbers of operations as the bits of one number, where kafka-python does not make it."""
+    return sum([1 << number for number in numbers])

@@ -11,7 +11,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Final
 
-from gatehouse.gateways.kafka.codec import encode_count, encode_string, encode_uvarint
+from gatehouse.gateways.kafka.codec import (
+    FETCH_TOPIC_IDS,
+    FetchPartition,
+    FetchRows,
+    FetchTopic,
+    Forgotten,
+    encode_count,
+    encode_row,
+    encode_row_start,
+    encode_string,
+    encode_uvarint,
+)
 from gatehouse.gateways.kafka.error_codes import (
     FENCED_LEADER_EPOCH,
     NONE,
@@ -19,17 +30,7 @@ from gatehouse.gateways.kafka.error_codes import (
     UNKNOWN_LEADER_EPOCH,
     UNKNOWN_TOPIC_OR_PARTITION,
 )
-from gatehouse.gateways.kafka.fetch_block import MANY, Column, partitions_of
-from gatehouse.gateways.kafka.fetch_codec import (
-    FETCH_TOPIC_IDS,
-    FetchPartition,
-    FetchRows,
-    FetchTopic,
-    Forgotten,
-    encode_row,
-    encode_row_start,
-)
-from gatehouse.gateways.kafka.fetch_columns import NOT_TOLD, Columns
+from gatehouse.gateways.kafka.fetch_columns import MANY, NOT_TOLD, Column, Columns, partitions_of
 from gatehouse.kernel.state.partition_ids import PartitionIds
 
 if TYPE_CHECKING:

@@ -1,7 +1,16 @@
 """Settings that this door keeps in the hub, a JSON object for each thing that has any: they hold once they are durable.
 
+    space "kafka-groups", name: the group             settings of consumer groups (resource kind GROUP)
+    space "kafka-topics", name: the topic's id in hex   what was set for topics and says nothing to the kernel: kept, so
+                                                      that whoever has set it reads it back
+
 What is on its way to the disk is what the next change begins from, so two changes that come together are both made. A
 change that the disk refuses leaves everything as it was.
+
+Settings of groups hold for those of the newer protocol (`group.protocol=consumer`); what is not set is as the door's
+settings say. They outlive the group, as with Kafka: a tool may set them before the first member comes. Those of a topic
+travel in the frame that makes or changes it, and are forgotten with it; what a topic leaves behind that another door
+has deleted goes when the door opens.
 """
 from __future__ import annotations
 
@@ -9,11 +18,18 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gatehouse.gateways.kafka.config import KafkaConfig
+from gatehouse.gateways.kafka.error_codes import INVALID_CONFIG, POLICY_VIOLATION
+from gatehouse.gateways.kafka.mapping import Refused
+from gatehouse.kernel.assigned.assigned_values import ConsumerRules
 from gatehouse.kernel.message import Stored, tell
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import Services
+    from gatehouse.gateways.kafka.api.parts import AskedPart
+    from gatehouse.gateways.kafka.session import KafkaSession
     from gatehouse.kernel.message import Owner
+    from gatehouse.kernel.state.topics import Topic
 
 Name = tuple[str, str]
 """(tenant, name)"""
@@ -94,3 +110,132 @@ class KeptConfigs:
             self._first.add(name)
         else:
             self._first.discard(name)
+
+
+OF_TOPICS: Final = "kafka-topics"
+TENANT: Final = "/"                  # a topic's id is that of no other tenant's
+
+
+class RememberedConfigs:
+    """Of all topics, by their ids."""
+
+    def __init__(self, services: Services) -> None:
+        self._kept = KeptConfigs(services, OF_TOPICS)
+        for _, name, value in services.kernel.definitions(OF_TOPICS):
+            if services.door("kafka").port.topic_by_uuid(bytes.fromhex(name)) is None:
+                self._kept.put((TENANT, name), {})
+            else:
+                self._kept.load((TENANT, name), value)
+
+    @staticmethod
+    def of(services: Services) -> RememberedConfigs:
+        """Those of the hub, read at the first use."""
+        return services.share(OF_TOPICS, lambda: RememberedConfigs(services))
+
+    def get(self, topic: Topic) -> Mapping[str, str]:
+        """What was set for a topic."""
+        return self._kept.get((TENANT, topic.uuid.hex()))
+
+    def latest(self, topic: Topic) -> Mapping[str, str]:
+        """What was set, with what is on its way to the disk: what a change begins from."""
+        return self._kept.latest((TENANT, topic.uuid.hex()))
+
+    def put(self, topic: Topic, configs: Mapping[str, str], session: KafkaSession, part: AskedPart) -> None:
+        """Remember these, and no others; the part waits for that too. To be called in the turn in which the topic is
+        changed: so both are durable, or neither is."""
+        name = (TENANT, topic.uuid.hex())
+        if dict(configs) != self._kept.latest(name):
+            self._kept.put(name, configs, session, part)
+            part.also()
+
+    def forget(self, topic: Topic) -> None:
+        """The topic is gone."""
+        name = (TENANT, topic.uuid.hex())
+        if self._kept.latest(name):
+            self._kept.put(name, {})
+
+
+OF_GROUPS: Final = "kafka-groups"
+MAX_GROUPS: Final = 10_000
+"""That have settings of their own."""
+
+HEARTBEAT: Final = "consumer.heartbeat.interval.ms"
+SESSION: Final = "consumer.session.timeout.ms"
+MAX_MS: Final = 86_400_000
+
+
+class GroupConfig(NamedTuple):
+    """A setting that a group can have, for people."""
+
+    about: str
+    server_name: str
+    """What a broker calls its default."""
+
+
+GROUP_CONFIGS: Final[dict[str, GroupConfig]] = {
+    HEARTBEAT: GroupConfig("How often a member is to say that it is there.",
+                           "group.consumer.heartbeat.interval.ms"),
+    SESSION: GroupConfig("How long a member may be silent.", "group.consumer.session.timeout.ms"),
+}
+
+
+def checked_of_group(name: str, value: str | None) -> str:
+    """The value of a setting as it is kept. Raises Refused (INVALID_CONFIG)."""
+    if name not in GROUP_CONFIGS:
+        raise Refused(INVALID_CONFIG, f"Unknown group config name: {name[:100]}")
+    text = (value or "").strip()
+    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= MAX_MS:
+        raise Refused(INVALID_CONFIG, f"{name} is a whole number of 1 to {MAX_MS} ms")
+    return str(int(text))
+
+
+def default_of_group(name: str, config: KafkaConfig) -> str:
+    return str(config.group_consumer_heartbeat_interval_ms if name == HEARTBEAT
+               else config.group_consumer_session_timeout_ms)
+
+
+class GroupConfigs:
+    """The settings of all groups, by tenant and name."""
+
+    def __init__(self, services: Services) -> None:
+        self._kept = KeptConfigs(services, OF_GROUPS)
+        for tenant, name, value in services.kernel.definitions(OF_GROUPS):
+            self._kept.load((tenant, name), value)
+
+    @staticmethod
+    def of(services: Services) -> GroupConfigs:
+        """The settings of the hub's groups, read at the first use."""
+        return services.share(OF_GROUPS, lambda: GroupConfigs(services))
+
+    def get(self, tenant: str, name: str) -> Mapping[str, str]:
+        """What was set for a group."""
+        return self._kept.get((tenant, name))
+
+    def latest(self, tenant: str, name: str) -> Mapping[str, str]:
+        """What was set, with what is on its way to the disk: what a change begins from."""
+        return self._kept.latest((tenant, name))
+
+    def names(self, tenant: str) -> list[str]:
+        """Groups that something was set for."""
+        return sorted([name for of, name in self._kept.names() if of == tenant])
+
+    def rules(self, tenant: str, name: str, config: KafkaConfig) -> ConsumerRules:
+        """What holds for the members of a group."""
+        configs = self._kept.get((tenant, name))
+        session_ms, heartbeat_ms = config.group_consumer_session_timeout_ms, config.group_consumer_heartbeat_interval_ms
+        if configs:
+            session_ms, heartbeat_ms = int(configs.get(SESSION, session_ms)), int(configs.get(HEARTBEAT, heartbeat_ms))
+        return ConsumerRules(session_ms, heartbeat_ms, config.group_max_size)
+
+    def check(self, tenant: str, name: str, configs: Mapping[str, str], config: KafkaConfig) -> None:
+        """Raises Refused for settings that cannot be together, or too many groups with settings."""
+        session_ms, heartbeat_ms = (int(configs.get(each, default_of_group(each, config)))
+                                    for each in (SESSION, HEARTBEAT))
+        if configs and heartbeat_ms >= session_ms:
+            raise Refused(INVALID_CONFIG, f"{SESSION} is longer than {HEARTBEAT}: {session_ms} and {heartbeat_ms} ms")
+        if configs and not self.latest(tenant, name) and len(self._kept) >= MAX_GROUPS:
+            raise Refused(POLICY_VIOLATION, f"{MAX_GROUPS} groups have settings of their own, as many as may")
+
+    def put(self, tenant: str, name: str, configs: Mapping[str, str], owner: Owner, token: object) -> None:
+        """Set these, and no others; the owner is told when they hold. Raises Stopping."""
+        self._kept.put((tenant, name), configs, owner, token)

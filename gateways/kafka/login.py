@@ -110,7 +110,7 @@ class KafkaLogin:
     """The logins of one connection. `done(principal)` is told of every one that succeeds."""
 
     def __init__(self, session: KafkaSession, done: Callable[[Principal], None]) -> None:
-        self.mechanism = ""            # chosen by a handshake, until the login is done
+        self.mechanism = ""            # chosen by a handshake; until the login is done SASL messages come
         self.raw = False               # what comes next is a message in a frame of its own
         self.checking = False          # admission has not said yet
         self._session = session
@@ -120,17 +120,12 @@ class KafkaLogin:
         self._scram: ScramServer | None = None
         self._refused = ""             # why a token was not good: told after the client's answer to the challenge
 
-    @property
-    def under_way(self) -> bool:
-        """Whether the next request must be a SASL message."""
-        return bool(self.mechanism)
-
     # ---- requests
 
     def choose(self, mechanism: str, version: int) -> int:
         """A SaslHandshake; returns Kafka's error for it."""
         session = self._session
-        if self.under_way or session.is_known and (self._before is None or version == 0):
+        if self.mechanism or session.is_known and (self._before is None or version == 0):
             return ILLEGAL_SASL_STATE
         if mechanism not in session.config.sasl_mechanisms:
             return UNSUPPORTED_SASL_MECHANISM

@@ -6,7 +6,6 @@ headers.
 """
 from __future__ import annotations
 
-import struct
 from typing import Final
 
 from gatehouse.gateways.admission import errors as refusals
@@ -14,13 +13,6 @@ from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.kafka import error_codes
 from gatehouse.gateways.kafka.codec import Malformed, read_count, read_string
 from gatehouse.kernel import errors
-from gatehouse.kernel.records.batch import CODEC_MASK, CONTROL, HEADER_BYTES, LENGTH_COVERS_FROM, TRANSACTIONAL
-
-ZSTD: Final = 4                          # codec number in a batch's attributes
-PRODUCE_ZSTD: Final = 7                  # the first Produce version that may carry it (KIP-110)
-
-_LENGTH_TO_ATTRIBUTES = struct.Struct(">8xi4xb4xh")
-_RECORD_COUNT = struct.Struct(">57xi")
 
 ERROR_CODES: Final[dict[type[Exception], int]] = {
     errors.UnknownTopic: error_codes.UNKNOWN_TOPIC_OR_PARTITION,
@@ -118,31 +110,3 @@ class Refused(Exception):
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code = code
-
-
-def check_produced(batch: bytes, version: int) -> int:
-    """The number of records that a produced batch claims. Raises Refused for what Produce `version` may not carry.
-
-    Whether it is sound (CRC, records, sequence) is for the kernel to say.
-    """
-    if not batch:
-        raise Refused(error_codes.INVALID_RECORD, "a partition without a record batch")
-    if len(batch) > 16 and batch[16] < 2:
-        raise Refused(error_codes.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-                      f"message format {batch[16]} is not stored here: use a client of Kafka 0.11 or later")
-    if len(batch) < HEADER_BYTES:
-        raise Refused(error_codes.CORRUPT_MESSAGE, f"{len(batch)} bytes hold no record batch")
-    length, magic, attributes = _LENGTH_TO_ATTRIBUTES.unpack_from(batch)
-    if magic != 2:
-        raise Refused(error_codes.INVALID_RECORD, f"message format {magic} is unknown")
-    if 0 <= length < len(batch) - LENGTH_COVERS_FROM:
-        raise Refused(error_codes.INVALID_RECORD, "a produce request carries exactly one record batch per partition")
-    if attributes & CONTROL:
-        raise Refused(error_codes.INVALID_RECORD, "control batches are not accepted from producers")
-    if attributes & TRANSACTIONAL:
-        raise Refused(error_codes.INVALID_TXN_STATE, "transactions are not offered here")
-    codec = attributes & CODEC_MASK
-    if codec > ZSTD or codec == ZSTD and version < PRODUCE_ZSTD:
-        raise Refused(error_codes.UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {codec} in Produce {version}")
-    count: int = _RECORD_COUNT.unpack_from(batch)[0]
-    return count

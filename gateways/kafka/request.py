@@ -1,4 +1,5 @@
-"""One request on its way: what an API's file declares, what its `dispatch` is given, and the place of its answer.
+"""One request on its way: what an API's file declares, what its `dispatch` is given, the place of its answer, and the
+topics that it names.
 
 A request is *dispatched* when `dispatch` is called: in the order the peer sent them, so appends keep that order. It
 is *done* when it has its answer, which may be later and out of order; the session sends answers in the order of the
@@ -7,6 +8,9 @@ connection never holds more than one fetch's records.
 
 A long request is read on a thread beside the loop, and so is a long answer written. In between it is gone through in
 steps: where `dispatch` is a generator, it yields after each part, and others have their turn between some of these.
+
+A right to a topic is looked at before it is looked whether the topic is there: who has none does not learn which topics
+exist. What lies in a produced batch is not opened, so every request needs the right to the whole topic.
 """
 from __future__ import annotations
 
@@ -15,10 +19,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.kafka import cold
+from gatehouse.gateways.kafka.error_codes import UNKNOWN_TOPIC_ID
+from gatehouse.gateways.kafka.mapping import Refused, coordinator_code_of
+from gatehouse.kernel.errors import InvalidTopic, KernelError, UnknownTopic
 
 if TYPE_CHECKING:
     from gatehouse.gateways.kafka.session import KafkaSession
+    from gatehouse.kernel.state.topics import Topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +105,44 @@ class Request:
         self.parts = parts
         self.data, self.asked = b"", None
         self.session.on_done()
+
+
+def text_of(name: bytes) -> str:
+    """A topic's name as text. Raises InvalidTopic where it is not UTF-8."""
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        raise InvalidTopic("a topic's name is not UTF-8") from None
+
+
+def find_topic(session: KafkaSession, name: str, operation: Operation, said: bytes = b"") -> Topic:  # decision 93
+    """The topic, which exists. Raises Denied, UnknownTopic. `said`: a batch for it, see `Guard.place`."""
+    try:
+        return session.guard.topic(name, operation, said)
+    except Denied as refusal:
+        session.guard.count(refusal.code)
+        raise
+
+
+def find_by_id(session: KafkaSession, uuid: bytes, operation: Operation) -> Topic:
+    """The topic with this id. Raises Denied, UnknownTopic."""
+    try:
+        return session.guard.topic_by_uuid(uuid, operation)
+    except Denied as refusal:
+        session.guard.count(refusal.code)
+        raise
+
+
+def find_asked(session: KafkaSession, asked: Any, by_id: bool) -> Topic:
+    """The topic that a part of a request names, or says by its id, to be read. Raises Refused, with Kafka's number."""
+    if not by_id:
+        try:
+            return find_topic(session, asked.name, Operation.CONSUME)
+        except (KernelError, Denied) as refusal:
+            raise Refused(coordinator_code_of(refusal), str(refusal)) from None
+    try:
+        return find_by_id(session, asked.topic_id.bytes, Operation.CONSUME)
+    except UnknownTopic as refusal:
+        raise Refused(UNKNOWN_TOPIC_ID, str(refusal)) from None
+    except Denied as refusal:
+        raise Refused(coordinator_code_of(refusal), str(refusal)) from None

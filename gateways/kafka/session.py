@@ -12,8 +12,8 @@ The rules it keeps:
 - A request that is long is read beside the loop and gone through in steps, some milliseconds in a turn; until then
   nothing more is dispatched.
 - A request that is no Kafka (lengths that lie, too large) ends the connection, as in Kafka; one that is not offered is
-  answered so that its client raises, or ends it (`unoffered.py`); ApiVersions of an unknown version is answered, so
-  that the client can fall back.
+  answered so that its client raises, or ends it (`api/api_versions.py`); ApiVersions of an unknown version is answered,
+  so that the client can fall back.
 - Before a login, or where a client may come without one, nothing but ApiVersions and SASL is answered; while admission
   makes up its mind, nothing is dispatched. A client that is no longer who it was is closed at once.
 - Kafka's throttling: an answer says for how long, and the connection is not read for that time.
@@ -32,14 +32,13 @@ from gatehouse.gateways.admission.principal import Principal
 from gatehouse.gateways.connections.flow import Silence, Timers
 from gatehouse.gateways.contract import Link, Services
 from gatehouse.gateways.kafka.api import APIS
-from gatehouse.gateways.kafka.api.api_versions import API_VERSIONS, answer_unknown_version
+from gatehouse.gateways.kafka.api.api_versions import API_VERSIONS, UNOFFERED, answer_unknown_version, encode_unoffered
 from gatehouse.gateways.kafka.api.sasl import RAW, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from gatehouse.gateways.kafka.codec import SMALLEST_REQUEST, Frame, Malformed, RequestReader, decode_header, skip_tags
 from gatehouse.gateways.kafka.config import KafkaConfig
 from gatehouse.gateways.kafka.fetch_session import FetchSessions
 from gatehouse.gateways.kafka.login import MAX_TOKEN_BYTES, KafkaLogin
 from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.gateways.kafka.unoffered import UNOFFERED, encode_unoffered
 from gatehouse.kernel.message import Stored
 
 if TYPE_CHECKING:
@@ -388,12 +387,12 @@ class KafkaSession:
     def _take(self, request: Request) -> None:
         """Dispatch a request, once it is clear who asks. Raises Malformed."""
         api = request.api
-        if api not in BEFORE_LOGIN and self.login.under_way:
+        if self.login.mechanism and api not in BEFORE_LOGIN:
             raise Malformed(f"{api.name} during SASL authentication")
         self._waiting.append(request)
-        if self._login_end.when_ms and self.admission.allow_anonymous and not self.login.under_way:
+        if self._login_end.when_ms and self.admission.allow_anonymous and not self.login.mechanism:
             self._login_end.at(0)                      # it speaks, and need not say who it is
-        if api in BEFORE_LOGIN or self._guard is not None:
+        if self._guard is not None or api in BEFORE_LOGIN:
             if api.shows and len(self._waiting) > 1:   # decision 317
                 request.on_turn = partial(self._begin, request)
             else:
@@ -488,7 +487,7 @@ class KafkaSession:
 
     def _end_of_session(self, principal: Principal) -> int:
         """When to have logged in again; 0: never."""
-        if not self.login.under_way:
+        if not self.login.mechanism:
             return 0                                   # by certificate, or anonymous
         most_ms = self.config.max_session_ms
         ends_ms, now_ms = self.admission.ends_ms(principal), self.services.now_ms()

@@ -54,10 +54,9 @@ CHECKS_AHEAD: Final = 1_000
 
 # ---- half messages
 
-def may_hold_halves(topic: Topic, batch: bytes) -> bool:
-    """Whether a batch has to be looked into; not where it is uncompressed and there is nothing of the kind."""
-    if not topic.settings.interpret_headers:
-        return False
+def may_hold_halves(batch: bytes) -> bool:
+    """Whether a batch for a topic that interprets headers has to be looked into; not where it is uncompressed and there
+    is nothing of the kind."""
     return batch[ATTRIBUTES_AT + 1] & CODEC_MASK != NONE or HEADER in batch[HEADER_BYTES:]
 
 

@@ -114,8 +114,8 @@ def _read_head(head: bytes) -> tuple[str, dict[str, str]]:
 
 
 class WebSocketOpening:
-    """See `contract.Session`. `make` makes the door's session on the link that it is given, once the WebSocket is
-    open."""
+    """A connection to such a listener until its WebSocket is open, and what passes it on from then on; see
+    `contract.Session`. `make` makes the door's session on the link that it is given."""
 
     def __init__(self, link: Link, make: Callable[[Link], Session], spoken: Collection[str], now_ms: int) -> None:
         self._link = link

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 
 class WebSocketSession:  # decision 98
-    """See `contract.Session`. `make` makes the door's session on the link that it is given."""
+    """An open WebSocket: its messages are the bytes of a door's session; see `contract.Session`. `make` makes that
+    on the link that it is given."""
 
     def __init__(self, link: Link, make: Callable[[Link], Session]) -> None:
         self._link = link

@@ -28,9 +28,8 @@ from gatehouse.spark.jobs.arguments import parse_arguments
 from gatehouse.spark.jobs.failure import exit_code
 from gatehouse.spark.jobs.lateness import marker
 from gatehouse.spark.jobs.progress import follow
-from gatehouse.spark.jobs.session import make_session
+from gatehouse.spark.jobs.session import make_session, read_stream, sink_options
 from gatehouse.spark.jobs.settings import AnalyticsSettings
-from gatehouse.spark.jobs.source import read_stream, sink_options
 
 COLUMNS: Final = ("topic", "address", "value", "timestamp", "append_time")
 CONTENT_TYPE: Final = b"application/json"

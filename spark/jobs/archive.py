@@ -22,9 +22,8 @@ from gatehouse.spark.jobs import delta, parquet
 from gatehouse.spark.jobs.arguments import parse_arguments
 from gatehouse.spark.jobs.failure import exit_code
 from gatehouse.spark.jobs.progress import follow
-from gatehouse.spark.jobs.session import make_session
+from gatehouse.spark.jobs.session import make_session, read_stream
 from gatehouse.spark.jobs.settings import ArchiveSettings
-from gatehouse.spark.jobs.source import read_stream
 from gatehouse.spark.jobs.writer import ArchiveFiles, BatchWrite, write_batch
 
 QUERY_ID: str = "sql.streaming.queryId"

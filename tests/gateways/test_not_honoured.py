@@ -9,7 +9,7 @@ import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 import gatehouse.gateways.amqp.asked
-import gatehouse.gateways.kafka.not_honoured
+import gatehouse.gateways.kafka.api.produce
 from gatehouse.gateways.amqp.tables import encode_table, typed
 from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt import GATEWAY as MQTT
@@ -20,7 +20,7 @@ from tests.gateways.kafka.fakes import Peer
 from tests.gateways.kafka.judge import framed, produce
 
 DOORS = {"amqp": gatehouse.gateways.amqp.asked.NOT_HONOURED,
-         "kafka": gatehouse.gateways.kafka.not_honoured.NOT_HONOURED}
+         "kafka": gatehouse.gateways.kafka.api.produce.NOT_HONOURED}
 ROW = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
 
 

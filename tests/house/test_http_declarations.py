@@ -16,10 +16,9 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from gatehouse.gateways.http.body import Bodies
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.declaring import Declared
-from gatehouse.gateways.http.door import Call, Door
+from gatehouse.gateways.http.door import Bodies, Call, Door
 from gatehouse.gateways.http.openapi import CAPTURE, CAPTURES, TAGS, Route, build_document, operation_id, routes_of
 from gatehouse.gateways.http.problems import CONTENT_TYPE, PROBLEMS
 from gatehouse.gateways.http.routes import build_table

@@ -2,11 +2,11 @@
 from __future__ import annotations
 
 from gatehouse.gateways.http.declaring import Declared
+from gatehouse.gateways.http.request import RouteTable
 from gatehouse.gateways.http.routes import (
     acl,
     backups,
     batches,
-    bulk,
     checks,
     circuits,
     connections,
@@ -15,10 +15,8 @@ from gatehouse.gateways.http.routes import (
     drills,
     events,
     groups,
-    health,
     leases,
     limits,
-    messages,
     openapi,
     publish,
     queues,
@@ -29,7 +27,6 @@ from gatehouse.gateways.http.routes import (
     scheduled,
     sessions,
     status,
-    tickets,
     topics,
     trace,
     transactions,
@@ -38,7 +35,6 @@ from gatehouse.gateways.http.routes import (
     webhooks,
     websocket,
 )
-from gatehouse.gateways.http.target import RouteTable
 
 
 def build_table() -> RouteTable[Declared]:
@@ -47,12 +43,10 @@ def build_table() -> RouteTable[Declared]:
     for module in (
         publish,
         request,
-        messages,
         reading,
         events,
         retained,
         batches,
-        bulk,
         topics,
         users,
         acl,
@@ -71,13 +65,11 @@ def build_table() -> RouteTable[Declared]:
         checks,
         trace,
         websocket,
-        tickets,
         webhooks,
         backups,
         relay,
         status,
         console,
-        health,
         openapi,
     ):
         for method, pattern, handler in module.ROUTES:

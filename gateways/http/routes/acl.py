@@ -24,7 +24,6 @@ from gatehouse.gateways.http.accounts import (
     changed_if,
     rule_schema,
 )
-from gatehouse.gateways.http.body import read, read_object
 from gatehouse.gateways.http.declaring import (
     AFTER,
     CURSOR,
@@ -45,7 +44,7 @@ from gatehouse.gateways.http.declaring import (
     one_of,
     shown,
 )
-from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.door import Door, Routes, read, read_object
 from gatehouse.gateways.http.page import page_by_place
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer

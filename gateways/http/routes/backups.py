@@ -31,9 +31,8 @@ from gatehouse.gateways.http.declaring import (
 from gatehouse.gateways.http.door import Door, Routes, author
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.request import Call, decode_level
 from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.target import decode_level
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal

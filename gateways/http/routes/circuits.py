@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from gatehouse.gateways.http.accounts import ADMINISTERING, administering
-from gatehouse.gateways.http.body import read
 from gatehouse.gateways.http.declaring import (
     AFTER,
     CURSOR,
@@ -33,7 +32,7 @@ from gatehouse.gateways.http.declaring import (
     object_of,
     one_of,
 )
-from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.door import Door, Routes, read
 from gatehouse.gateways.http.page import decode_name, page_by_name
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from msgspec import UNSET, UnsetType
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.body import read
 from gatehouse.gateways.http.declaring import (
     CURSOR,
     FLAG,
@@ -40,7 +39,7 @@ from gatehouse.gateways.http.declaring import (
     one_of,
     shown,
 )
-from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.door import Door, Routes, read
 from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
 from gatehouse.gateways.http.openapi import PROBLEM
 from gatehouse.gateways.http.problems import Refusal, document_of

@@ -12,9 +12,8 @@ from typing import Annotated, Final, Literal
 from msgspec import Meta
 
 from gatehouse.gateways.http.accounts import ADMINISTERING, administering
-from gatehouse.gateways.http.body import read
 from gatehouse.gateways.http.declaring import TEXT, Answer, Body, Document, declare, object_of
-from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.door import Door, Routes, read
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer

@@ -1,7 +1,8 @@
-"""Server-Sent Events: messages as they come.
+"""Server-Sent Events: messages as they come; and the tickets by which pages open streams.
 
     GET /v1/topics/{topic}/events?from=&filter=&last_event_id=
     GET /v1/events?filter=&selector=&from=&last_event_id=
+    POST /v1/tickets        a word for the `?ticket=` of a stream, since a page's streams can send no `Authorization`
 
 `from` is latest unless given; a resumed stream goes on behind `Last-Event-ID` whatever else is said. An event's id is
 the place after it in every partition of the stream (`live/positions.py`): with it nothing is lost and nothing comes
@@ -15,17 +16,29 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.cloud_events import STRUCTURED, asks_for
+from gatehouse.gateways.http.declaring import (
+    NUMBER,
+    TEXT,
+    TICKET,
+    VALUES,
+    Answer,
+    Named,
+    Need,
+    Parameter,
+    declare,
+    object_of,
+    wants_json,
+)
 from gatehouse.gateways.http.declaring import SELECTOR as SELECTOR_TEXT
-from gatehouse.gateways.http.declaring import TEXT, TICKET, VALUES, Answer, Need, Parameter, declare, wants_json
 from gatehouse.gateways.http.door import NAME, Door, Routes
 from gatehouse.gateways.http.live.event_reader import EVENT_STREAM, HEADERS, EventReader
 from gatehouse.gateways.http.live.positions import MAX_PARTITIONS, Positions, decode_word
 from gatehouse.gateways.http.live.scope import Wanted
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.replies import registered
 from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response
+from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.reading import offset_at, read_selector, time_of
-from gatehouse.gateways.http.waiting import registered
 from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.errors import InvalidTopic
 
@@ -193,4 +206,22 @@ def _resumed(door: Door, feed: Feed, last_event_id: str) -> Positions:
     return positions
 
 
-ROUTES: Routes = (("GET", "/v1/topics/{topic}/events", topic_events), ("GET", "/v1/events", filter_events))
+NEW_TICKET: Final = Named("Ticket", object_of({
+    "ticket": {**TEXT, "description": "For `?ticket=` of a stream."},
+    "expires_in": {**NUMBER, "description": "Seconds in which a stream can be opened with it."}}))
+
+
+@declare("read", answers=(Answer(201, "A new ticket.", NEW_TICKET),))
+async def issue(door: Door, call: Call) -> Answered:
+    """Get a ticket.
+
+    It lets a browser's EventSource or WebSocket log in as whoever asks here: give it as `?ticket=`.
+    """
+    principal = await door.principal(call)
+    call.query()
+    word = door.tickets.issue(principal)
+    return json_answer({"ticket": word, "expires_in": door.config.ticket_s}, 201, {"Cache-Control": "no-store"})
+
+
+ROUTES: Routes = (("GET", "/v1/topics/{topic}/events", topic_events), ("GET", "/v1/events", filter_events),
+                  ("POST", "/v1/tickets", issue))

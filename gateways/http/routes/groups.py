@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from msgspec import Meta
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.body import read
 from gatehouse.gateways.http.declaring import (
     AFTER,
     CONTAINS,
@@ -46,10 +45,9 @@ from gatehouse.gateways.http.declaring import (
     object_of,
     wants_counts,
 )
-from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.door import Door, Routes, read
 from gatehouse.gateways.http.leases import COUNTS, GROUP, GroupInput, describe_settings, read_settings
-from gatehouse.gateways.http.page import decode_name, page_by_name
-from gatehouse.gateways.http.progress import matching
+from gatehouse.gateways.http.page import decode_name, matching, page_by_name
 from gatehouse.gateways.http.representation import check_conditions
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer

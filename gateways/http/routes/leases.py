@@ -20,7 +20,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.body import read
 from gatehouse.gateways.http.declaring import (
     TEXT,
     VALUES,
@@ -40,7 +39,7 @@ from gatehouse.gateways.http.declaring import (
     object_of,
     wants_json,
 )
-from gatehouse.gateways.http.door import NAME, Door, Routes
+from gatehouse.gateways.http.door import NAME, Door, Routes, read
 from gatehouse.gateways.http.leases import (
     RESULTS,
     Extension,
@@ -52,10 +51,9 @@ from gatehouse.gateways.http.leases import (
     result_of,
 )
 from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
-from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.replies import Reply, registered
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
-from gatehouse.gateways.http.waiting import registered
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.api import ACK, EXTEND, REJECT, Settling, Source, Taken

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.limits.limit import IN, OUT, Limit
 from gatehouse.gateways.http.accounts import ADMINISTERING, CHANGES, administrator, changed, changed_if
-from gatehouse.gateways.http.body import read_object
 from gatehouse.gateways.http.declaring import (
     AFTER,
     CURSOR,
@@ -31,7 +30,7 @@ from gatehouse.gateways.http.declaring import (
     object_of,
     one_of,
 )
-from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.door import Door, Routes, read_object
 from gatehouse.gateways.http.page import page_by_place
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer

@@ -17,8 +17,8 @@ from gatehouse.gateways.http.declaring import Declared
 from gatehouse.gateways.http.login import challenges
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
+from gatehouse.gateways.http.request import MAX_PARAMETERS, RouteTable, decode_levels
 from gatehouse.gateways.http.response import JSON, Answered, Response
-from gatehouse.gateways.http.target import MAX_PARAMETERS, RouteTable, decode_levels
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
@@ -31,7 +31,7 @@ TAG: Final = "mounted"
 
 
 class MountedAsk:
-    """See `contract.HttpAsk`."""
+    """A call of another door's interface, as that door is given it; see `contract.HttpAsk`."""
 
     def __init__(self, door: Door, call: Call, principal: Principal, path: tuple[str, ...], query: Mapping[str, str],
                  body: bytes) -> None:

@@ -1,40 +1,79 @@
-"""`POST /v1/publish/{address}`: one message, whose value is the body. The hot call of this door.
+"""Publishing: one message whose value is the body, many messages in one request, and CloudEvents.
+
+    POST /v1/publish/{address}
+        CloudEvents          one, or a batch: what they are stands in `cloud_events.py`
+        anything else        one message, whose value is the body; the hot call of this door
+    POST /v1/topics/{topic}/messages
+        application/json     {"messages": [{"key", "value", "headers", ...}, ...]}, see `mapping.py`
+        CloudEvents          the same
+        anything else        one message; the body is its value, `?key=` its key, the headers are those of a publish
+    POST /v1/publish?address=plant/line1/temp
+        any                  one message, as at /v1/publish/plant/line1/temp
+    POST /v1/publish
+        application/json     the same list, where each message says where it goes: by its `address`, or by `topic` and
+                             `key`
 
 201 once it is durable; `Prefer: respond-async` answers 202 as soon as it is taken, and the message is then marked as
 one whose sender asked for no durability.
+
+Many messages are stored together or not at all, except those that are refused one by one: then the answer is 207 and
+says for each what became of it; where none is left it is a problem, with the same in `messages`. Their order is kept. A
+single event is answered as any message, a batch of events as a list of messages is.
 """
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+import orjson
+
+from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.addresses import check_http_path
+from gatehouse.gateways.http.cloud_events import (
+    BATCH,
+    CONTENT_TYPE,
+    STRUCTURED,
+    read_binary,
+    read_structured,
+)
 from gatehouse.gateways.http.declaring import ADDRESS as ADDRESS_TEXT
 from gatehouse.gateways.http.declaring import (
+    JSON,
     VALUE_BODIES,
     Answer,
+    Body,
     Named,
     Need,
     Parameter,
+    Setting,
     declare,
     list_of,
     object_of,
     one_of,
 )
 from gatehouse.gateways.http.door import DOOR, Door, Routes
-from gatehouse.gateways.http.mapping import Publication, describe_place
-from gatehouse.gateways.http.message_schemas import PUBLISH_HEADERS, PUBLISHED, PUBLISHED_FIELDS
+from gatehouse.gateways.http.mapping import OF_ALL_MESSAGES, Publication, add_of_all, describe_place, read_message
+from gatehouse.gateways.http.message_schemas import (
+    ADDRESSED_MESSAGE,
+    EVENT_BODIES,
+    NEW_MESSAGE,
+    PUBLISH_HEADERS,
+    PUBLISHED,
+    PUBLISHED_FIELDS,
+)
 from gatehouse.gateways.http.openapi import PROBLEM
-from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.problems import Refusal, document_of
 from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.request import Call, decode_levels
 from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.routes.cloud_events import EVENT_BODIES, post_events
-from gatehouse.gateways.http.target import decode_levels
 from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, escape
-from gatehouse.kernel.message import TRANSIENT
+from gatehouse.kernel.errors import KernelError, MessageTooLarge
+from gatehouse.kernel.message import NOW, TRANSIENT, When
+from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.scheduling.scheduling import first_due
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
@@ -43,6 +82,9 @@ if TYPE_CHECKING:
 
 Find = Callable[[], int]
 """Gives the place where a body goes, under the rights of now."""
+
+PlaceOf = Callable[[Publication], int]
+"""Gives the place where an event goes."""
 
 PUBLISH_PREFIX: Final = "/v1/publish/"
 
@@ -159,4 +201,308 @@ def place_with_key(guard: Guard, number: int, publication: Publication) -> int:
     return guard.place_key(of_address.topic, key, publication.trace)
 
 
-ROUTES: Routes = (("POST", PUBLISH_PREFIX + "{address...}", publish),)
+REQUEST_HEADERS: Final = frozenset((b"content-type", b"utf8", b"content-encoding", *OF_ALL_MESSAGES))
+"""What a JSON body's own headers may say; every other property stands in its message."""
+
+
+KEY: Final = Parameter("key", "The key of a message that is the body; in JSON every message has its own.")
+BATCH_ANSWERS: Final = (
+    Answer(201, "Everything is durable; for many messages there is a result for each.", RESULTS),
+    Answer(202, "It is taken (`Prefer: respond-async`).", RESULTS,
+           headers={"Preference-Applied": "`respond-async`"}),
+    Answer(207, "Some were refused; there is a result for each.", RESULTS))
+ONE_OR_MANY: Final = tuple(answer._replace(schema=PUBLISHED_OR_RESULTS if answer.status < 207 else RESULTS)
+                           for answer in BATCH_ANSWERS)
+IN_QUERY: Final = Parameter("address", "Where the body goes, as one message; encoded slashes separate levels, too.",
+                           text=ADDRESS_TEXT, example="plant/line1/temp")
+
+
+RAW_WILDCARD: Final = re.compile(r"(=|/|%2F)\+(/|%2F|&|$)", re.I)
+"""A `+` in a query is read as a blank; alone in a level it hardly is meant so."""
+
+
+def batch_of(message: Named) -> Body:
+    """The body that holds many messages of a kind."""
+    most = Setting("max_request_messages")
+    return Body(object_of({"messages": list_of(message, minItems=1, maxItems=most)}, closed=True))
+
+
+@declare("publish", query=(KEY,), headers=PUBLISH_HEADERS, needs=(Need(Operation.PUBLISH, "topic"),), writes=True,
+         bodies=(batch_of(NEW_MESSAGE), *VALUE_BODIES,
+                 *EVENT_BODIES),
+         answers=ONE_OR_MANY, problems=PROBLEMS_OF_A_PUBLISH)
+async def post_messages(door: Door, call: Call) -> Answered:
+    """Publish to a topic, one message or many.
+
+    `application/json` is a list of messages, any other type is one message whose value is the body. Many messages are
+    stored together, except those that are refused one by one; their order is kept.
+    """
+    guard = await door.guard(call)
+    query = call.query()
+    topic = call.topic_name()
+    publication = call.head.publication(door.services.wall_ms)
+    kind, trace = call.media, publication.trace
+    if call.head.is_event:
+        given = query["key"].encode() if "key" in query else None
+        return await post_events(door, call, guard, publication, of_topic=True, place=lambda event: (
+            guard.place_key(topic, event.key if given is None else given, trace)))
+    if kind == JSON:
+        return await _post_json(door, call, guard, topic, query, publication)
+    key = query["key"].encode() if "key" in query else publication.key
+    if publication.key is not None and publication.key != key:
+        raise Refusal("invalid_parameter", "'key' and X-Message-Key differ", parameter="key")
+    guard.place_key(topic, key, trace)       # refused before the body is read
+    await door.ready_to_append(guard)
+    value = await door.bodies.read(call)
+    return await store(door, call, guard, guard.place_key(topic, key, trace), publication, value)
+
+
+@declare("publish", query=(IN_QUERY,), headers=PUBLISH_HEADERS, needs=(Need(Operation.PUBLISH, "address"),),
+         writes=True, bodies=(batch_of(ADDRESSED_MESSAGE), *VALUE_BODIES, *EVENT_BODIES), answers=ONE_OR_MANY,
+         problems=PROBLEMS_OF_A_PUBLISH)
+async def post_publications(door: Door, call: Call) -> Answered:
+    """Publish one message to an address in the query, or many messages to several.
+
+    With `address` the body is one message's value, whatever its type, and the request's headers are the message's.
+    Without, each message of a list in JSON says where it goes: by its `address`, or by `topic` and `key`.
+    """
+    query = call.query()
+    guard = await door.guard(call)
+    publication = call.head.publication(door.services.wall_ms)
+    if IN_QUERY.name in query:
+        if RAW_WILDCARD.search(call.raw_query):
+            raise Refusal("invalid_address", "an address to publish to holds no wildcard; a blank in it is written %20")
+        return await publish_at(door, call, guard, publication, partial(guard.place, query[IN_QUERY.name]))
+    if call.media != JSON:
+        raise Refusal("unsupported_media_type", "many messages are application/json; one with any other type goes to "
+                                                "/v1/publish?address=ADDRESS", headers={"Accept": JSON})
+    return await _post_json(door, call, guard, None, {}, publication)
+
+
+async def _post_json(door: Door, call: Call, guard: Guard, topic: str | None, query: dict[str, str],
+                     publication: Publication) -> Answered:
+    """`topic` None: each message names its own."""
+    if "key" in query:
+        raise Refusal("invalid_parameter", "in application/json every message has its own 'key'; for one JSON value "
+                                           "use /v1/publish/ADDRESS", parameter="key")
+    check_request_headers(publication)
+    await door.ready_to_append(guard)
+    items = read_items(await door.bodies.read_document(call), door.config.max_request_messages)
+    batch = prepare(door, guard, topic, items, publication)
+    return await store_batch(door, guard, batch, publication)
+
+
+async def store_batch(door: Door, guard: Guard, batch: Batch, request: Publication) -> Response:
+    """Append what can be stored and answer for each. Refuses where that is nothing."""
+    if batch.results and not batch.messages:
+        raise _nothing_stored(batch)
+    return _answer(door, batch, await _append(door, guard, batch, request), request.respond_async)
+
+
+def _nothing_stored(batch: Batch) -> Refusal:
+    """By the code that every message is refused with, where that is one."""
+    refused = [result for result in batch.results if isinstance(result, dict)]
+    codes = {result["code"] for result in refused}
+    first = refused[0]
+    code, why = (first["code"], first["detail"]) if len(codes) == 1 else ("nothing_stored", "'messages' says why")
+    return Refusal(code, f"none of {len(refused)} messages was stored: {why}", messages=refused)
+
+
+def read_items(body: bytes, max_messages: int) -> list[Any]:
+    """The list in `{"messages": [...]}`. Refuses `invalid_body`."""
+    try:
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Refusal("invalid_body", f"the body is no JSON: {error}") from None
+    if not isinstance(document, dict) or document.keys() != {"messages"}:
+        document = {}
+    return items_of(document.get("messages"), max_messages)
+
+
+def items_of(items: Any, max_messages: int) -> list[Any]:
+    """The items of a list of messages. Refuses `invalid_body` where it is no list, empty, or longer than
+    `max_messages`."""
+    if not isinstance(items, list):
+        raise Refusal("invalid_body", 'application/json here is {"messages": [...]}; for one JSON value use '
+                                      "/v1/publish/ADDRESS")
+    if not 0 < len(items) <= max_messages:
+        raise Refusal("invalid_body", f"a body has 1 to {max_messages} messages, this one {len(items)}")
+    return items
+
+
+def check_request_headers(publication: Publication) -> None:
+    """Refuses properties of a message in the headers of a request whose messages have their own."""
+    for name, _ in publication.headers:
+        if name not in REQUEST_HEADERS:
+            shown = name.decode("utf-8", "replace")
+            raise Refusal("invalid_header", f"{shown!r} of a message stands in its JSON, not in a request header")
+    if publication.key is not None or publication.timestamp_ms or publication.later or publication.attributes:
+        raise Refusal("invalid_header", "key, timestamp, delay and retain of a message stand in its JSON, not in a "
+                                        "request header")
+
+
+class Batch(NamedTuple):
+    """The messages that can be stored, and for each of the request what it will be told."""
+
+    messages: list[Message]
+    places: list[Place]                      # of each, as it was when the request was read
+    whens: list[When]                        # of each
+    results: list[dict[str, Any] | int]      # a problem document, or the number of the message in `messages`
+
+
+Read = Callable[[Any, int], "tuple[int, Publication]"]
+"""(one of a list, wall time in ms) -> where it goes and what it says"""
+
+
+def prepare(door: Door, guard: Guard, topic: str | None, items: list[Any], request: Publication) -> Batch:
+    """Messages of a JSON body, ready to be stored, and what each that cannot be is told."""
+    def read(item: Any, wall_ms: int) -> tuple[int, Publication]:
+        address, named = ("", topic) if topic is not None else _take_destination(item)
+        publication = read_message(item, wall_ms)
+        place = guard.place(address, publication.trace) if named is None \
+            else guard.place_key(named, publication.key, publication.trace)
+        return place, publication
+
+    return prepare_each(door, guard, items, request, read)
+
+
+def prepare_each(door: Door, guard: Guard, items: list[Any], request: Publication, read: Read) -> Batch:
+    """Messages of a list of any kind, ready to be stored, and what is told of each that cannot be. `read` reads one
+    item."""
+    wall_ms = door.services.wall_ms()
+    batch = Batch([], [], [], [])
+    attributes = DOOR | TRANSIENT if request.respond_async else DOOR
+    for item in items:
+        try:
+            place, publication = read(item, wall_ms)
+            if request.headers:
+                add_of_all(publication.headers, request.headers)
+            when = publication.when
+            if when is not NOW:
+                first_due(when, door.services.now_ms(), wall_ms)         # raises what is wrong with it
+            batch.messages.append(_message(guard, place, publication, attributes))
+            batch.places.append(guard.look(place))
+            batch.whens.append(when)
+            batch.results.append(len(batch.messages) - 1)
+        except Refusal as error:
+            batch.results.append(document_of(error.code, error.detail, error.members))
+        except (KernelError, Denied) as error:
+            batch.results.append(document_of(error.code, str(error)))
+    return batch
+
+
+def _take_destination(item: Any) -> tuple[str, str | None]:
+    """Take (address, None) or ("", topic) out of a message that says where it goes."""
+    if not isinstance(item, dict):
+        raise Refusal("invalid_body", "a message is an object")
+    if ("address" in item) == ("topic" in item):
+        raise Refusal("invalid_body", "a message here has an 'address' or a 'topic'")
+    name = "address" if "address" in item else "topic"
+    named = item.pop(name)
+    if not isinstance(named, str):
+        raise Refusal("invalid_body", f"{name!r} is a text")
+    if name == "topic":
+        return "", named
+    if "key" in item or "key_base64" in item:
+        raise Refusal("invalid_body", "a message has an 'address', or a 'topic' and a 'key': an address says both")
+    return named, None
+
+
+def _message(guard: Guard, place: int, publication: Publication, attributes: int) -> Message:
+    headers = encode_headers(publication.headers)
+    size_bytes = len(publication.key or b"") + len(publication.value or b"") + len(headers)
+    max_bytes = guard.max_bytes(place)
+    if size_bytes > max_bytes:
+        raise MessageTooLarge(f"{size_bytes} bytes; a message of {guard.look(place).topic} has at most {max_bytes}")
+    return place, publication.value, headers, attributes | publication.attributes, publication.timestamp_ms
+
+
+async def _append(door: Door, guard: Guard, batch: Batch, request: Publication) -> Stored | None:
+    """None where nobody waits for it, or there is nothing."""
+    if not batch.messages:
+        return None
+    whens = batch.whens if any(when is not NOW for when in batch.whens) else None
+    if request.respond_async:
+        door.submit(guard, batch.messages, None, None, request.idempotency_key, whens)
+        return None
+    return await door.append(guard, batch.messages, request.idempotency_key, whens, request.wait_s)
+
+
+def _answer(door: Door, batch: Batch, stored: Stored | None, respond_async: bool) -> Response:
+    status = 202 if respond_async else 201
+    mixed = len(batch.messages) < len(batch.results)
+    headers = {"Preference-Applied": "respond-async"} if respond_async else None
+    return json_answer({"messages": results_of(door, batch, stored, status)}, 207 if mixed else status, headers)
+
+
+def results_of(door: Door, batch: Batch, stored: Stored | None, status: int) -> list[dict[str, Any]]:
+    """What became of each message of the list."""
+    results = []
+    for result in batch.results:
+        if isinstance(result, dict):
+            results.append(result)
+            continue
+        position = stored.positions[result] if stored is not None else None
+        append_ms = stored.append_ms if stored is not None else 0
+        place, timestamp_ms = batch.places[result], batch.messages[result][4]
+        if position is not None:
+            place = door.stored_in(place, position)
+        results.append({**describe_place(place, position, timestamp_ms, append_ms), "status": status})
+    return results
+
+
+async def post_events(door: Door, call: Call, guard: Guard, publication: Publication, *, of_topic: bool, place: PlaceOf
+                      ) -> Answered:
+    """Store what the request holds; `place` says where one event goes."""
+    kind = call.media
+    if not kind.startswith("application/cloudevents"):
+        read_binary(publication, of_topic)
+        place(publication)                   # refused before the body is read
+        await door.ready_to_append(guard)
+        value = await door.bodies.read(call)
+        return await store(door, call, guard, place(publication), publication, value)
+    if kind not in (STRUCTURED, BATCH):
+        raise Refusal("unsupported_media_type", f"events are {STRUCTURED} or {BATCH}")
+    _check_headers(publication)
+    await door.ready_to_append(guard)
+    document = _read(await door.bodies.read_document(call))
+    if kind == BATCH:
+        items = _items(document, door.config.max_request_messages)
+
+        def read(item: Any, wall_ms: int) -> tuple[int, Publication]:
+            event = read_structured(item, of_topic)
+            return place(event), event
+
+        return await store_batch(door, guard, prepare_each(door, guard, items, publication, read), publication)
+    event = read_structured(document, of_topic)
+    add_of_all(event.headers, publication.headers)
+    event.idempotency_key, event.wait_s = publication.idempotency_key, publication.wait_s
+    event.respond_async = publication.respond_async
+    return await store(door, call, guard, place(event), event, event.value)
+
+
+def _check_headers(publication: Publication) -> None:
+    """In these modes everything about an event stands in it."""
+    for name, _ in publication.headers:
+        if name not in (CONTENT_TYPE, b"content-encoding", b"utf8", *OF_ALL_MESSAGES):
+            shown = name.decode("utf-8", "replace")
+            raise Refusal("invalid_header", f"{shown!r} stands in the event, not in a request header")
+    if publication.key is not None or publication.timestamp_ms or publication.later or publication.attributes:
+        raise Refusal("invalid_header", "key, timestamp, delay and retain are of binary events only")
+
+
+def _read(body: bytes) -> Any:
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise Refusal("invalid_body", f"the body is no JSON: {error}") from None
+
+
+def _items(document: Any, max_messages: int) -> list[Any]:
+    if not isinstance(document, list) or len(document) > max_messages:
+        raise Refusal("invalid_body", f"a batch is a list of up to {max_messages} events")
+    return document
+
+
+ROUTES: Routes = (("POST", PUBLISH_PREFIX + "{address...}", publish),
+                  ("POST", "/v1/topics/{topic}/messages", post_messages), ("POST", "/v1/publish", post_publications))

@@ -21,7 +21,6 @@ from msgspec import Meta
 
 from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.body import read
 from gatehouse.gateways.http.declaring import (
     AFTER,
     CONTAINS,
@@ -45,11 +44,10 @@ from gatehouse.gateways.http.declaring import (
     properties_of,
     wants_counts,
 )
-from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.door import Door, Routes, read
 from gatehouse.gateways.http.leases import COUNTS
-from gatehouse.gateways.http.page import decode_name, page_by_name
+from gatehouse.gateways.http.page import decode_name, matching, page_by_name
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.progress import matching
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.kernel.errors import QueueExists

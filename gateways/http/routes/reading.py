@@ -42,10 +42,10 @@ from gatehouse.gateways.http.declaring import (
     wants_json,
 )
 from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
-from gatehouse.gateways.http.page import Cursor, Page
-from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.reading import (
+from gatehouse.gateways.http.message_schemas import EVENT, MESSAGE, MESSAGE_EXAMPLE
+from gatehouse.gateways.http.page import (
+    Cursor,
+    Page,
     Selection,
     cursor_at_hand,
     next_cursor,
@@ -54,10 +54,10 @@ from gatehouse.gateways.http.reading import (
     partitions_of,
     read_page,
 )
+from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.routes.cloud_events import EVENT
 from gatehouse.gateways.properties.envelope import SELECTOR_NAMES, Kind
 from gatehouse.gateways.properties.values import normalize
 from gatehouse.kernel.errors import InvalidSelector, UnknownTopic
@@ -170,8 +170,8 @@ async def _search_on(door: Door, call: Call, guard: Guard, wanted: _Wanted, curs
 
 
 def _answer(door: Door, call: Call, guard: Guard, wanted: _Wanted, cursor: Cursor, page: Page) -> Response:
-    topic, accept = wanted.topic, call.headers.get("accept")
-    if accept is not None and asks_for(accept, BATCH):
+    topic = wanted.topic
+    if call.head.takes_events and asks_for(call.headers["accept"], BATCH):
         answer = _events(guard, topic, cursor, page)
     else:
         answer = json_answer(page_to_json(door.door_names, guard, topic, cursor, page, wanted.parsed,

@@ -21,7 +21,6 @@ from msgspec import Meta
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.contract import LinkFault
-from gatehouse.gateways.http.body import read
 from gatehouse.gateways.http.declaring import (
     ANYTHING,
     FLAG,
@@ -41,7 +40,7 @@ from gatehouse.gateways.http.declaring import (
     nullable,
     object_of,
 )
-from gatehouse.gateways.http.door import Door, Routes, author
+from gatehouse.gateways.http.door import Door, Routes, author, read
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer

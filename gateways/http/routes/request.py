@@ -7,6 +7,14 @@
 
 The answer is 200 and the answering message as JSON. 504 `no_answer` where none came: the request is stored for all
 that.
+
+A request is a message with the properties `reply-to` and `correlation-id`, which every door shows in its own words:
+MQTT 5's response topic and correlation data, AMQP's reply_to and correlation_id, Kafka's and HTTP's headers. Whoever
+answers publishes to the one, with the other. Without a wish of the caller's, answers come to a queue of this door,
+`$queue/replies.http`, which AMQP reaches by its default exchange and every other door by that address; with one, they
+come to an address, which links carry between hubs as any other.
+
+The first answer counts. One that nobody waits for is gone from the queue, as nobody will ask for it.
 """
 from __future__ import annotations
 
@@ -14,12 +22,12 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.answers import CORRELATION, MAX_WAITING, QUEUE, REPLY_TO, Answers, Came
 from gatehouse.gateways.http.declaring import VALUE_BODIES, Answer, Need, Seconds, Setting, declare
 from gatehouse.gateways.http.door import DOOR, Door, Routes
 from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_HEADERS
 from gatehouse.gateways.http.page import PageSource, build_page
 from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.routes.publish import ADDRESS, PROBLEMS_OF_A_PUBLISH, place
@@ -27,11 +35,119 @@ from gatehouse.gateways.http.routes.reading import fetch
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.addresses.address import is_address, is_reserved
 from gatehouse.kernel.addresses.filters import MANY, ONE
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.groups.group_settings import QueueSettings
+from gatehouse.kernel.message import NOBODY, Headers, Record
+from gatehouse.kernel.records.record import encode_headers, public_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.http.mapping import Publication
-    from gatehouse.kernel.message import Record
+    from gatehouse.gateways.switchboard import Delivery
+    from gatehouse.kernel.api import Taken
+
+
+QUEUE: Final = "replies.http"
+REPLY_TO: Final = b"reply-to"
+CORRELATION: Final = b"correlation-id"
+ANSWER_MS: Final = 60_000              # an answer that nobody has taken by then is of no use to anybody
+CREDIT: Final = 1_000
+MAX_WAITING: Final = 10_000            # requests of all users at once
+
+
+class Came:
+    """An answer: the record, and where it is stored. One that was heard live has no id (0), and a partition to look it
+    up in."""
+
+    __slots__ = ("record", "topic", "partition", "address", "partition_id")
+
+    def __init__(self, record: Record, topic: str, partition: int, address: str, partition_id: int) -> None:
+        self.record = record
+        self.topic = topic
+        self.partition = partition
+        self.address = address
+        self.partition_id = partition_id
+
+
+# decision 211: answers come to one queue of the door, or to an address of the caller's
+class Answers:
+    """Those that one tenant's requests wait for. A member of the queue's group, and a `LiveListener` for addresses."""
+
+    def __init__(self, door: Door, tenant: str) -> None:
+        self._door = door
+        self._tenant = tenant
+        self._joined = False
+        self._member = 0
+        self._waiting: dict[tuple[str, bytes], Reply[Came | None]] = {}
+        self._addresses: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def expect(self, address: str, correlation: bytes) -> Reply[Came | None]:
+        """The answer that comes to this address, or to the door's queue where it is "". Raises what the kernel
+        refuses. Refuses what another request waits for: nobody could tell which of them is answered."""
+        if (address, correlation) in self._waiting:
+            raise Refusal("invalid_header", "another request with this X-Correlation-Id waits for its answer; left "
+                                            "out, one is made")
+        if address:
+            count = self._addresses.get(address, 0)
+            if not count:
+                self._door.switchboard.subscribe(address, self, 0, self._tenant)
+            self._addresses[address] = count + 1
+        elif not self._joined:
+            self._join()
+        reply: Reply[Came | None] = Reply()
+        self._waiting[address, correlation] = reply
+        return reply
+
+    def forget(self, address: str, correlation: bytes) -> None:
+        """Nobody waits for it any more."""
+        self._waiting.pop((address, correlation), None)
+        if address:
+            count = self._addresses.pop(address) - 1
+            if count:
+                self._addresses[address] = count
+            else:
+                self._door.switchboard.unsubscribe(address, self, self._tenant)
+
+    def _join(self) -> None:
+        groups = self._door.port.groups
+        groups.declare_queue(QUEUE, QueueSettings(ttl_ms=ANSWER_MS, max_length=MAX_WAITING), self._tenant, 0)
+        self._member = groups.join((QUEUE, ""), self._tenant, CREDIT, False, NOBODY, self.on_leased, self.on_gone)
+        self._joined = True
+
+    def on_leased(self, messages: list[Taken]) -> None:
+        """Answers that came to the door's queue."""
+        for message in messages:
+            _, offset, _, message_id, timestamp_ms, key, value, headers, attributes = message.leased
+            record = (offset, timestamp_ms, key, value, _headers_of(headers), attributes, message_id)
+            self._give("", Came(record, f"$queue/{QUEUE}", 0, f"$queue/{QUEUE}", 0))
+        self._door.port.groups.add_credit(self._member, len(messages))
+
+    def on_gone(self) -> None:
+        """Somebody has deleted the queue: the next request makes it anew."""
+        self._joined, self._member = False, 0
+
+    def on_delivery(self, deliveries: list[Delivery]) -> None:
+        """See `switchboard.LiveListener`."""
+        for heard, messages, first_offset, _ in deliveries:
+            for at, (_, value, headers, attributes, timestamp_ms) in enumerate(messages):
+                record = (first_offset + at, timestamp_ms, heard.key, value, _headers_of(headers), attributes, 0)
+                self._give(heard.address, Came(record, heard.topic, heard.partition, heard.address, heard.partition_id))
+
+    def _give(self, expected: str, came: Came) -> None:
+        correlation = next((value for name, value in came.record[4] if name == CORRELATION), None)
+        reply = self._waiting.get((expected, correlation or b""))
+        if reply is not None:
+            reply.set_result(came)
+
+
+def _headers_of(encoded: bytes) -> Headers:
+    try:
+        return public_headers(encoded)
+    except KernelError:
+        return ()
+
 
 REQUEST_PREFIX: Final = "/v1/request/"
 FOR: Final = Seconds("wait", "Seconds to wait for the answer; 0: as long as the door lets anybody wait.",

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from msgspec import UNSET, Meta, UnsetType
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.body import read
 from gatehouse.gateways.http.declaring import ADDRESS as ADDRESS_TEXT
 from gatehouse.gateways.http.declaring import (
     AFTER,
@@ -47,8 +46,7 @@ from gatehouse.gateways.http.declaring import (
     one_of,
     shown,
 )
-from gatehouse.gateways.http.door import Door, Routes
-from gatehouse.gateways.http.halves import CHECK_BACK, TRANSACTION, describe, read_check_back, read_state
+from gatehouse.gateways.http.door import Door, Routes, read
 from gatehouse.gateways.http.leases import MAX_HANDLE_CHARACTERS
 from gatehouse.gateways.http.message_schemas import (
     ADDRESSED_MESSAGE,
@@ -60,13 +58,15 @@ from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.request import Call
 from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.routes.messages import check_request_headers, items_of, prepare
-from gatehouse.gateways.http.routes.publish import PROBLEMS_OF_A_PUBLISH
+from gatehouse.gateways.http.routes.publish import PROBLEMS_OF_A_PUBLISH, check_request_headers, items_of, prepare
 from gatehouse.gateways.http.transacting import (
+    CHECK_BACK,
+    TRANSACTION,
     Holding,
     begin_at_once,
     decide,
     decide_at_once,
+    describe,
     group_name,
     half_of,
     half_of_body,
@@ -74,6 +74,8 @@ from gatehouse.gateways.http.transacting import (
     place_named,
     place_of_query,
     publication_of,
+    read_check_back,
+    read_state,
 )
 from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import UnknownPartition

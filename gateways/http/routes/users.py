@@ -24,7 +24,6 @@ from gatehouse.gateways.http.accounts import (
     changed_if,
     refuse_unknown,
 )
-from gatehouse.gateways.http.body import read
 from gatehouse.gateways.http.declaring import (
     AFTER,
     CURSOR,
@@ -45,11 +44,10 @@ from gatehouse.gateways.http.declaring import (
     object_of,
     shown,
 )
-from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.door import Door, Routes, read
 from gatehouse.gateways.http.page import decode_name, page_by_name
-from gatehouse.gateways.http.request import Call
+from gatehouse.gateways.http.request import Call, decode_level
 from gatehouse.gateways.http.response import Answered, Response, json_answer
-from gatehouse.gateways.http.target import decode_level
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.administration import Administration

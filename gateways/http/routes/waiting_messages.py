@@ -16,7 +16,6 @@ from msgspec import UNSET, Meta, UnsetType
 
 from gatehouse.gateways.addresses import queue_address
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.http.body import read
 from gatehouse.gateways.http.declaring import (
     ADDRESS,
     FLAG,
@@ -35,7 +34,7 @@ from gatehouse.gateways.http.declaring import (
     object_of,
     shown,
 )
-from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.door import Door, Routes, read
 from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
 from gatehouse.gateways.http.openapi import PROBLEM
 from gatehouse.gateways.http.problems import Refusal, document_of

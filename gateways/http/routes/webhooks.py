@@ -4,7 +4,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.http.accounts import ADMINISTERING, administering
-from gatehouse.gateways.http.body import read_object
 from gatehouse.gateways.http.declaring import (
     AFTER,
     CURSOR,
@@ -23,7 +22,7 @@ from gatehouse.gateways.http.declaring import (
     object_of,
     one_of,
 )
-from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.door import Door, Routes, read_object
 from gatehouse.gateways.http.page import decode_name, page_by_name
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.representation import check_conditions

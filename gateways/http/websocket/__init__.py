@@ -4,8 +4,7 @@
     frames.py         what a frame says, and what is wrong with one
     connection.py     one client: reads frames, publishes, writes answers
     requests.py       the frames that take a while: pop, ack, extend, release
-    subscription.py   one stream to a client, as far as its credit goes
-    listening.py      the client as a member of a group that is asked about its transactions
+    subscription.py   what a client is sent as far as its credit goes: one stream, the checks of a group
 
 WebSocket frames as bytes are in `gateways/websocket/codec.py`.
 """

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.checks import InvalidDecision, read_id, read_verdict
 from gatehouse.gateways.http.declaring import D, shaped
-from gatehouse.gateways.http.halves import describe
 from gatehouse.gateways.http.leases import Extension, Handles, Release, handles_in, result_of
 from gatehouse.gateways.http.mapping import Publication, read_idempotency_key
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.routes.leases import ACKING, extending, pop_from_queue, pop_topic, releasing, settled
 from gatehouse.gateways.http.routes.transactions import TransactionInput, find_transaction, hold_document
-from gatehouse.gateways.http.transacting import decide
+from gatehouse.gateways.http.transacting import decide, describe
 from gatehouse.gateways.http.websocket.frames import Frame, name_in, query_of, text_in
 
 if TYPE_CHECKING:

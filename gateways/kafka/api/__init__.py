@@ -6,10 +6,11 @@ from typing import Final
 from gatehouse.gateways.kafka.api.accounts import ALTER_SCRAM, DESCRIBE_SCRAM
 from gatehouse.gateways.kafka.api.acls import CREATE_ACLS, DELETE_ACLS, DESCRIBE_ACLS
 from gatehouse.gateways.kafka.api.api_versions import API_VERSIONS
-from gatehouse.gateways.kafka.api.change_topics import CREATE_PARTITIONS, DELETE_RECORDS, DELETE_TOPICS
 from gatehouse.gateways.kafka.api.cluster import (
+    ALTER_LOG_DIRS,
     ALTER_REASSIGNMENTS,
     DESCRIBE_CLUSTER,
+    DESCRIBE_LOG_DIRS,
     DESCRIBE_QUORUM,
     DESCRIBE_TOPIC_PARTITIONS,
     ELECT_LEADERS,
@@ -22,27 +23,21 @@ from gatehouse.gateways.kafka.api.configs import (
     LIST_CONFIG_RESOURCES,
 )
 from gatehouse.gateways.kafka.api.consumer_groups import CONSUMER_GROUP_DESCRIBE, CONSUMER_GROUP_HEARTBEAT
-from gatehouse.gateways.kafka.api.create_topics import CREATE_TOPICS
-from gatehouse.gateways.kafka.api.describe_producers import DESCRIBE_PRODUCERS
 from gatehouse.gateways.kafka.api.fetch import FETCH
-from gatehouse.gateways.kafka.api.find_coordinator import FIND_COORDINATOR
 from gatehouse.gateways.kafka.api.group_administration import (
     DELETE_GROUPS,
     DESCRIBE_GROUPS,
     LIST_GROUPS,
     OFFSET_DELETE,
 )
-from gatehouse.gateways.kafka.api.init_producer_id import INIT_PRODUCER_ID
-from gatehouse.gateways.kafka.api.list_offsets import LIST_OFFSETS
-from gatehouse.gateways.kafka.api.log_dirs import ALTER_LOG_DIRS, DESCRIBE_LOG_DIRS
 from gatehouse.gateways.kafka.api.membership import HEARTBEAT, JOIN_GROUP, LEAVE_GROUP, SYNC_GROUP
-from gatehouse.gateways.kafka.api.metadata import METADATA
-from gatehouse.gateways.kafka.api.offset_commit import OFFSET_COMMIT
-from gatehouse.gateways.kafka.api.offset_fetch import OFFSET_FETCH
-from gatehouse.gateways.kafka.api.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
-from gatehouse.gateways.kafka.api.produce import PRODUCE
+from gatehouse.gateways.kafka.api.metadata import FIND_COORDINATOR, METADATA
+from gatehouse.gateways.kafka.api.offsets import OFFSET_COMMIT, OFFSET_FETCH
+from gatehouse.gateways.kafka.api.partition_lookup import DESCRIBE_PRODUCERS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
+from gatehouse.gateways.kafka.api.produce import INIT_PRODUCER_ID, PRODUCE
 from gatehouse.gateways.kafka.api.quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from gatehouse.gateways.kafka.api.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from gatehouse.gateways.kafka.api.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_RECORDS, DELETE_TOPICS
 from gatehouse.gateways.kafka.request import Api
 
 APIS: Final[dict[int, Api]] = {api.key: api for api in (

@@ -1,21 +1,28 @@
 """DescribeCluster 0 to 2, DescribeTopicPartitions 0, DescribeQuorum 0 to 2, ElectLeaders 0 to 2,
-AlterPartitionReassignments 0 to 1, ListPartitionReassignments 0: what tools ask about many nodes, answered as the one
-node that there is.
+AlterPartitionReassignments 0 to 1, ListPartitionReassignments 0, DescribeLogDirs 1 to 4, AlterReplicaLogDirs 1 to 2:
+what tools ask about many nodes and their disks, answered as the one node with one log that there is.
 
 Every partition is led by node 1, which is its only replica: no election is needed, and a reassignment to anything else
-is refused. So is the quorum of Kafka's controllers, whose offsets count the starts of the hub.
+is refused. So is the quorum of Kafka's controllers, whose offsets count the starts of the hub. How much of the log each
+partition has is shown to who may administer the hub. All partitions are where they must be: to move one there does
+nothing, elsewhere is nothing.
 """
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.admin import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
     DescribeClusterRequest,
     DescribeClusterResponse,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     DescribeTopicPartitionsRequest,
@@ -27,7 +34,9 @@ from kafka.protocol.admin import (
 )
 
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.own_topics import is_for_administrators
+from gatehouse.gateways.kafka.acl_mapping import NOT_ASKED, as_bits, cluster_operations, topic_operations
 from gatehouse.gateways.kafka.api.metadata import NO_NODES, NO_UUID, NODE_ID, NODES
 from gatehouse.gateways.kafka.api.parts import REFUSALS, refuse
 from gatehouse.gateways.kafka.cold import Row
@@ -36,6 +45,7 @@ from gatehouse.gateways.kafka.error_codes import (
     ELECTION_NOT_NEEDED,
     INVALID_REPLICA_ASSIGNMENT,
     INVALID_TOPIC,
+    LOG_DIR_NOT_FOUND,
     MISMATCHED_ENDPOINT_TYPE,
     NO_REASSIGNMENT_IN_PROGRESS,
     NONE,
@@ -44,9 +54,7 @@ from gatehouse.gateways.kafka.error_codes import (
     UNSUPPORTED_ENDPOINT_TYPE,
 )
 from gatehouse.gateways.kafka.mapping import Refused
-from gatehouse.gateways.kafka.operations import NOT_ASKED, as_bits, cluster_operations, topic_operations
-from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.gateways.kafka.topics import find_topic
+from gatehouse.gateways.kafka.request import Api, Request, find_topic
 from gatehouse.kernel.addresses.address import is_topic_name
 
 if TYPE_CHECKING:
@@ -59,8 +67,6 @@ QUORUM: Final = ("__cluster_metadata", 0)
 UNKNOWN: Final = -1
 MAX_PARTITIONS: Final = 2_000    # of one answer, as Kafka's `max.request.partition.size.limit`
 
-
-# ---- DescribeCluster
 
 def describe_cluster(request: Request) -> None:
     asked, session = request.decode(DescribeClusterRequest), request.session
@@ -76,8 +82,6 @@ def describe_cluster(request: Request) -> None:
                    endpoint_type=BROKERS, cluster_id=session.services.hub_name, controller_id=NODE_ID,
                    brokers=brokers if error == NONE else [], authorized_operations=operations)
 
-
-# ---- DescribeTopicPartitions
 
 def describe_topic_partitions(request: Request) -> Iterator[None]:
     """Topics in the order of their names, from the cursor on, as many partitions as one answer may have."""
@@ -132,8 +136,6 @@ def _described(session: KafkaSession, name: str, first: int, most: int) -> tuple
     return row, stop if stop < topic.partitions else None
 
 
-# ---- DescribeQuorum
-
 def describe_quorum(request: Request) -> Iterator[None]:
     asked, session = request.decode(DescribeQuorumRequest), request.session
     if not session.admission.may_hub(session.principal, Operation.ADMINISTER):
@@ -163,8 +165,6 @@ def describe_quorum(request: Request) -> Iterator[None]:
     request.answer(DescribeQuorumResponse, error_code=NONE, error_message=None, topics=rows, nodes=[node])
 
 
-# ---- ElectLeaders
-
 def elect_leaders(request: Request) -> Iterator[None]:
     asked, session = request.decode(ElectLeadersRequest), request.session
     if not session.admission.may_hub(session.principal, Operation.ADMINISTER):
@@ -186,8 +186,6 @@ def elect_leaders(request: Request) -> Iterator[None]:
             yield
     request.answer(ElectLeadersResponse, throttle_time_ms=0, error_code=NONE, replica_election_results=rows)
 
-
-# ---- reassignment
 
 def alter_reassignments(request: Request) -> Iterator[None]:
     asked, session = request.decode(AlterPartitionReassignmentsRequest), request.session
@@ -240,3 +238,64 @@ DESCRIBE_CLUSTER = Api(key=60, name="DescribeCluster", first_version=0, last_ver
 DESCRIBE_TOPIC_PARTITIONS = Api(key=75, name="DescribeTopicPartitions", first_version=0, last_version=0,
                                 first_flexible=0, dispatch=describe_topic_partitions, shows=True,
                                 message=DescribeTopicPartitionsRequest)
+
+
+LOG: Final = "log"               # all topics share one; where it lies on the disk is nobody's business
+
+
+def describe_log_dirs(request: Request) -> None:
+    asked, session = request.decode(DescribeLogDirsRequest), request.session
+    wanted = None if asked.topics is None else {topic.topic: set(topic.partitions) for topic in asked.topics}
+    topics = [topic for topic in session.guard.topics() if wanted is None or topic.name in wanted]
+
+    def on_sizes(sizes: list[int]) -> None:
+        left = iter(sizes)
+        rows = []
+        for topic in topics:
+            of_topic = list(islice(left, topic.partitions))
+            rows.append(Row(name=topic.name, partitions=[
+                _partition_size(index, size) for index, size in enumerate(of_topic)
+                if wanted is None or index in wanted[topic.name]]))
+        _answer_sizes(request, rows, NONE)
+
+    try:
+        session.guard.sizes(topics, on_sizes)
+    except Denied:
+        _answer_sizes(request, None, CLUSTER_AUTHORIZATION_FAILED)
+
+
+def _partition_size(index: int, size_bytes: int) -> Row:
+    return Row(partition_index=index, partition_size=size_bytes, offset_lag=0, is_future_key=False)
+
+
+def _answer_sizes(request: Request, topics: list[Row] | None, error: int) -> None:
+    results = [] if topics is None else [Row(error_code=NONE, log_dir=LOG, topics=topics, total_bytes=UNKNOWN,
+                                             usable_bytes=UNKNOWN, is_cordoned=False)]
+    request.answer(DescribeLogDirsResponse, throttle_time_ms=0, error_code=error, results=results)
+
+
+def alter_log_dirs(request: Request) -> Iterator[None]:
+    asked, session = request.decode(AlterReplicaLogDirsRequest), request.session
+    may = session.admission.may_hub(session.principal, Operation.ADMINISTER)
+    results: dict[str, list[Row]] = {}
+    for directory in asked.dirs:
+        for topic in directory.topics:
+            there = session.kernel.topic(topic.name, session.principal.tenant) if may else None
+            for index in topic.partitions:
+                if not may:
+                    error = CLUSTER_AUTHORIZATION_FAILED
+                elif directory.path != LOG:
+                    error = LOG_DIR_NOT_FOUND
+                else:
+                    is_known = there is not None and 0 <= index < there.partitions
+                    error = NONE if is_known else UNKNOWN_TOPIC_OR_PARTITION
+                results.setdefault(topic.name, []).append(Row(partition_index=index, error_code=error))
+                yield
+    request.answer(AlterReplicaLogDirsResponse, throttle_time_ms=0, results=[
+        Row(topic_name=name, partitions=rows) for name, rows in results.items()])
+
+
+ALTER_LOG_DIRS = Api(key=34, name="AlterReplicaLogDirs", first_version=1, last_version=2, first_flexible=2,
+                     dispatch=alter_log_dirs, message=AlterReplicaLogDirsRequest)
+DESCRIBE_LOG_DIRS = Api(key=35, name="DescribeLogDirs", first_version=1, last_version=4, first_flexible=2,
+                        dispatch=describe_log_dirs, shows=True, message=DescribeLogDirsRequest)

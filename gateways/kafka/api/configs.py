@@ -44,11 +44,15 @@ from gatehouse.gateways.kafka.error_codes import (
     NONE,
     TOPIC_AUTHORIZATION_FAILED,
 )
-from gatehouse.gateways.kafka.group_configs import GROUP_CONFIGS, GroupConfigs, checked_of_group, default_of_group
+from gatehouse.gateways.kafka.kept_configs import (
+    GROUP_CONFIGS,
+    GroupConfigs,
+    RememberedConfigs,
+    checked_of_group,
+    default_of_group,
+)
 from gatehouse.gateways.kafka.mapping import Refused
-from gatehouse.gateways.kafka.remembered import RememberedConfigs
-from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.gateways.kafka.topics import find_topic
+from gatehouse.gateways.kafka.request import Api, Request, find_topic
 from gatehouse.kernel.errors import UnknownTopic
 from gatehouse.kernel.groups.group_settings import check_name
 

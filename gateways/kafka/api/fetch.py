@@ -17,15 +17,8 @@ import numpy as np
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.kafka.error_codes import (
-    FETCH_SESSION_ID_NOT_FOUND,
-    FETCH_SESSION_TOPIC_ID_ERROR,
-    INVALID_FETCH_SESSION_EPOCH,
-    NONE,
-    UNKNOWN_TOPIC_ID,
-)
-from gatehouse.gateways.kafka.fetch_block import Block
-from gatehouse.gateways.kafka.fetch_codec import (
+from gatehouse.gateways.admission.own_topics import CHECKS
+from gatehouse.gateways.kafka.codec import (
     FETCH_FLEXIBLE,
     FETCH_TOPIC_IDS,
     FetchPartition,
@@ -34,10 +27,18 @@ from gatehouse.gateways.kafka.fetch_codec import (
     decode_fetch,
     encode_fetch_error,
 )
+from gatehouse.gateways.kafka.error_codes import (
+    FETCH_SESSION_ID_NOT_FOUND,
+    FETCH_SESSION_TOPIC_ID_ERROR,
+    INVALID_FETCH_SESSION_EPOCH,
+    NONE,
+    UNKNOWN_TOPIC_ID,
+)
+from gatehouse.gateways.kafka.fetch_columns import Block
 from gatehouse.gateways.kafka.fetch_session import FetchSession, FollowedTopic, SessionRows
 from gatehouse.gateways.kafka.mapping import code_of
-from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.gateways.kafka.topics import find_by_id, find_topic, note_fetch, text_of
+from gatehouse.gateways.kafka.request import Api, Request, find_by_id, find_topic, text_of
+from gatehouse.gateways.kafka.transacting import CheckTopics
 from gatehouse.kernel.errors import KernelError, UnknownTopic
 from gatehouse.kernel.message import Fetched
 from gatehouse.kernel.records.batch import as_batch, empty_batch
@@ -203,7 +204,8 @@ class Fetch:
             topic = find_topic(session, text_of(name), CONSUME)
         else:
             topic = find_by_id(session, name, CONSUME)
-        note_fetch(session, topic)
+        if topic.name.startswith(CHECKS):                  # whoever fetches a group's checks is there to be asked
+            CheckTopics.of(session.services).note_fetch(topic.tenant, topic.name)
         return topic
 
     def on_read(self, rows: FetchRows, fetched: list[Fetched]) -> None:

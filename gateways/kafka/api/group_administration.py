@@ -25,8 +25,7 @@ from gatehouse.gateways.kafka.api.membership import code_of_refusal, require_gro
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, NON_EMPTY_GROUP, NONE
 from gatehouse.gateways.kafka.mapping import Refused, coordinator_code_of, subscribed_topics
-from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.gateways.kafka.topics import find_topic
+from gatehouse.gateways.kafka.request import Api, Request, find_topic
 from gatehouse.kernel.assigned.assigned_values import DescribedGroup, GroupState
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.group_settings import ASSIGNED

@@ -1,8 +1,14 @@
-"""Metadata 0 to 13: the one node, and topics with their partitions; where the client wants it, topics made by asking.
+"""Metadata 0 to 13 and FindCoordinator 0 to 6: the one node, which coordinates every group, since it is the only one;
+and topics with their partitions; where the client wants it, topics made by asking.
 
 Which topics exist shows only to who may publish to them or consume them. Creating by asking follows the hub's
 `auto_create_topics` and the client's own flag, and needs what making a topic by publishing needs: without it a topic
 that is missing is refused as Kafka refuses it, with TOPIC_AUTHORIZATION_FAILED.
+
+A transaction has no coordinator here: Kafka's transactions are not offered. Whoever asks for one is answered
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error at which every client gives up at once and shows the text beside
+it. Told UNSUPPORTED_VERSION, librdkafka goes on asking in silence for as long as its caller lets it. Version 6 adds the
+keys of share groups (KIP-932), which are refused, since those are not offered.
 """
 from __future__ import annotations
 
@@ -10,14 +16,24 @@ import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import FindCoordinatorRequest, FindCoordinatorResponse, MetadataRequest, MetadataResponse
 
+from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.admission.own_topics import is_for_administrators
+from gatehouse.gateways.kafka.acl_mapping import NOT_ASKED, cluster_operations, topic_operations
 from gatehouse.gateways.kafka.cold import Row
-from gatehouse.gateways.kafka.error_codes import INVALID_TOPIC, NONE, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID
+from gatehouse.gateways.kafka.error_codes import (
+    GROUP_AUTHORIZATION_FAILED,
+    INVALID_GROUP_ID,
+    INVALID_REQUEST,
+    INVALID_TOPIC,
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_ID,
+)
 from gatehouse.gateways.kafka.mapping import code_of
-from gatehouse.gateways.kafka.operations import NOT_ASKED, cluster_operations, topic_operations
 from gatehouse.gateways.kafka.request import Api, Request
 from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.errors import KernelError, UnknownTopic
@@ -113,3 +129,53 @@ def refused(name: str | None, topic_id: uuid.UUID, error: int) -> Row:
 
 METADATA = Api(key=3, name="Metadata", first_version=0, last_version=13, first_flexible=9, dispatch=dispatch,
                message=MetadataRequest)
+
+
+GROUP: Final = 0                 # key types
+TRANSACTION: Final = 1
+SHARE: Final = 2
+FIRST_WITH_MANY: Final = 4       # the version from which on a request names several keys
+NO_NODE: Final = -1
+
+
+def find_coordinators(request: Request) -> Iterator[None]:
+    asked = request.decode(FindCoordinatorRequest)
+    session = request.session
+    if request.version >= FIRST_WITH_MANY:
+        coordinators = []
+        for key in asked.coordinator_keys:
+            coordinators.append(coordinator_of(session, key, asked.key_type))
+            yield
+        request.answer(FindCoordinatorResponse, throttle_time_ms=0, coordinators=coordinators)
+    else:
+        coordinator = coordinator_of(session, asked.key, asked.key_type)
+        request.answer(FindCoordinatorResponse, throttle_time_ms=0, error_code=coordinator.error_code,
+                       error_message=coordinator.error_message, node_id=coordinator.node_id,
+                       host=coordinator.host, port=coordinator.port)
+
+
+def coordinator_of(session: KafkaSession, key: str, key_type: int) -> Row:
+    error, text = check_key(session, key, key_type)
+    host, port = session.advertised() if error == NONE else ("", NO_NODE)
+    return Row(key=key, node_id=NODE_ID if error == NONE else NO_NODE, host=host, port=port, error_code=error,
+               error_message=text)
+
+
+def check_key(session: KafkaSession, key: str, key_type: int) -> tuple[int, str | None]:
+    """Why there is no coordinator for this key, as error number and text; NONE where there is one."""
+    if key_type == TRANSACTION:
+        return (TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                "Kafka's transactions are not offered here, so nobody may use an id for them")
+    if key_type == SHARE:
+        return INVALID_REQUEST, "share groups are not offered here, so their partitions have no coordinator"
+    if key_type != GROUP:
+        return INVALID_REQUEST, f"coordinator type {key_type} is not known here"
+    if not key:
+        return INVALID_GROUP_ID, "a group's name is not empty"
+    if not session.admission.may_group(session.principal, Operation.CONSUME, key):
+        return GROUP_AUTHORIZATION_FAILED, f"{session.principal.name} may not consume with the group {key!r}"
+    return NONE, None
+
+
+FIND_COORDINATOR = Api(key=10, name="FindCoordinator", first_version=0, last_version=6, first_flexible=3,
+                       dispatch=find_coordinators, message=FindCoordinatorRequest)

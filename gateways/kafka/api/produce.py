@@ -3,12 +3,19 @@
 A refusal is raised by the kernel, or comes as its answer where a batch was opened on another thread. acks=0 has no
 answer; as Kafka does, the door closes the connection of such a producer when one of its batches is refused, so that it
 notices. acks=1 and acks=all are the same here: stored means synced.
+
+InitProducerId 0 to 5: a producer id for idempotent producing. As in Kafka, a producer without a transactional id always
+gets a new id with epoch 0, even if it names the one it has. With a transactional id it is refused, as FindCoordinator
+refuses it, where stock clients ask first.
 """
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
@@ -19,17 +26,35 @@ from gatehouse.gateways.kafka.codec import (
     decode_produce,
     encode_produced,
 )
-from gatehouse.gateways.kafka.error_codes import INVALID_REQUIRED_ACKS, NONE, UNKNOWN_TOPIC_ID
-from gatehouse.gateways.kafka.mapping import Refused, check_produced, code_of
-from gatehouse.gateways.kafka.not_honoured import note_delay
-from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.gateways.kafka.topics import find_by_id, find_topic, text_of
+from gatehouse.gateways.kafka.error_codes import (
+    CORRUPT_MESSAGE,
+    INVALID_RECORD,
+    INVALID_REQUIRED_ACKS,
+    INVALID_TXN_STATE,
+    NONE,
+    TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_ID,
+    UNSUPPORTED_COMPRESSION_TYPE,
+    UNSUPPORTED_FOR_MESSAGE_FORMAT,
+)
+from gatehouse.gateways.kafka.mapping import Refused, code_of
+from gatehouse.gateways.kafka.request import Api, Request, find_by_id, find_topic, text_of
 from gatehouse.gateways.kafka.transacting import DECIDE, KafkaDeciding, hold_halves, may_hold_halves
 from gatehouse.kernel.errors import KernelError, RecordsRefused, UnknownTopic
 from gatehouse.kernel.message import Record, Stored
-from gatehouse.kernel.records.batch import BatchHeader
+from gatehouse.kernel.records.batch import (
+    CODEC_MASK,
+    CONTROL,
+    HEADER_BYTES,
+    LENGTH_COVERS_FROM,
+    TRANSACTIONAL,
+    BatchHeader,
+)
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.state.topics import Topic
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.kafka.session import KafkaSession
 
 PUBLISH: Final = Operation.PUBLISH     # decision 357: looked up once
 NO_ACKS: Final = 0
@@ -142,7 +167,7 @@ class Produce:
         divert: Divert | None = None
         if topic.name == DECIDE:
             divert = row.keep_decisions
-        elif may_hold_halves(topic, batch):
+        elif topic.settings.interpret_headers and may_hold_halves(batch):
             divert = partial(hold_halves, session, row, topic)
         else:
             note_delay(session, batch)
@@ -204,6 +229,62 @@ class Unacknowledged(NamedTuple):
             self.produce.close_refused(code_of(stored.error), str(stored.error))
 
 
+ZSTD: Final = 4                          # codec number in a batch's attributes
+
+
+PRODUCE_ZSTD: Final = 7                  # the first Produce version that may carry it (KIP-110)
+
+
+_LENGTH_TO_ATTRIBUTES = struct.Struct(">8xi4xb4xh")
+
+
+_RECORD_COUNT = struct.Struct(">57xi")
+
+
+def check_produced(batch: bytes, version: int) -> int:
+    """The number of records that a produced batch claims. Raises Refused for what Produce `version` may not carry.
+
+    Whether it is sound (CRC, records, sequence) is for the kernel to say.
+    """
+    if not batch:
+        raise Refused(INVALID_RECORD, "a partition without a record batch")
+    if len(batch) > 16 and batch[16] < 2:
+        raise Refused(UNSUPPORTED_FOR_MESSAGE_FORMAT,
+                      f"message format {batch[16]} is not stored here: use a client of Kafka 0.11 or later")
+    if len(batch) < HEADER_BYTES:
+        raise Refused(CORRUPT_MESSAGE, f"{len(batch)} bytes hold no record batch")
+    length, magic, attributes = _LENGTH_TO_ATTRIBUTES.unpack_from(batch)
+    if magic != 2:
+        raise Refused(INVALID_RECORD, f"message format {magic} is unknown")
+    if 0 <= length < len(batch) - LENGTH_COVERS_FROM:
+        raise Refused(INVALID_RECORD, "a produce request carries exactly one record batch per partition")
+    if attributes & CONTROL:
+        raise Refused(INVALID_RECORD, "control batches are not accepted from producers")
+    if attributes & TRANSACTIONAL:
+        raise Refused(INVALID_TXN_STATE, "transactions are not offered here")
+    codec = attributes & CODEC_MASK
+    if codec > ZSTD or codec == ZSTD and version < PRODUCE_ZSTD:
+        raise Refused(UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {codec} in Produce {version}")
+    count: int = _RECORD_COUNT.unpack_from(batch)[0]
+    return count
+
+
+DELIVER_AT: Final = "deliver-at"
+NOT_HONOURED: Final = {
+    DELIVER_AT: "a batch is stored as it was sent, and its records can be read at once; delays are for HTTP and MQTT"}
+"""What clients ask for without effect, and what happens instead."""
+
+LOOKED_AT_BYTES: Final = 4096          # of a batch, some 4 µs: who delays records delays the first one
+_NAMED: Final = b"\x14" + DELIVER_AT.encode()              # a header's name as it lies in a record, behind its length
+
+
+def note_delay(session: KafkaSession, batch: bytes) -> None:
+    """Look whether the sender wants records of a batch to come later. Those that are compressed are not looked into."""
+    if batch.find(_NAMED, HEADER_BYTES, LOOKED_AT_BYTES) >= 0:
+        client = f"{session.client_id}@{session.link.peer.rpartition(':')[0]}"
+        session.services.not_honoured.note("kafka", DELIVER_AT, NOT_HONOURED[DELIVER_AT], client)
+
+
 def dispatch(request: Request) -> Iterator[None] | None:
     _transactional_id, acks, _timeout_ms, topics = decode_produce(request.data, request.at, request.end,
                                                                   request.version)
@@ -231,3 +312,38 @@ def in_steps(produce: Produce, topics: list[ProduceTopic]) -> Iterator[None]:
 # librdkafka takes a broker without version 0 for one that knows no compression (KAFKA-18659).
 PRODUCE = Api(key=0, name="Produce", first_version=3, last_version=13, first_flexible=PRODUCE_FLEXIBLE, first_listed=0,
               dispatch=dispatch)
+
+
+class NewProducer:
+    """Waits until the id is durable: an id that a restart could give again would merge two producers."""
+
+    __slots__ = ("request",)
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+
+    def on_stored(self, stored: Stored) -> None:
+        if stored.error is not None:
+            answer_producer_id(self.request, code_of(stored.error))
+        else:
+            answer_producer_id(self.request, NONE, stored.positions[0][0], 0)
+
+
+def give_producer_id(request: Request) -> None:
+    asked = request.decode(InitProducerIdRequest)
+    if asked.transactional_id is not None:
+        answer_producer_id(request, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return
+    try:
+        request.session.guard.new_producer_id(request.session, NewProducer(request))
+    except KernelError as refusal:
+        answer_producer_id(request, code_of(refusal))
+
+
+def answer_producer_id(request: Request, error: int, producer_id: int = -1, producer_epoch: int = -1) -> None:
+    request.answer(InitProducerIdResponse, throttle_time_ms=0, error_code=error, producer_id=producer_id,
+                   producer_epoch=producer_epoch)
+
+
+INIT_PRODUCER_ID = Api(key=22, name="InitProducerId", first_version=0, last_version=5, first_flexible=2,
+                       dispatch=give_producer_id, message=InitProducerIdRequest)

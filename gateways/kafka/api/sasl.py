@@ -62,7 +62,7 @@ def take_authenticate(request: Request) -> None:
     session = request.session
     asked = request.decode(SaslAuthenticateRequest)
     authenticating = Authenticating(request)
-    if session.login.under_way:
+    if session.login.mechanism:
         session.login.take(asked.auth_bytes, authenticating)
         return
     authenticating.fail(ILLEGAL_SASL_STATE, "SaslAuthenticate without a SaslHandshake before it")

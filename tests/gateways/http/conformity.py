@@ -11,8 +11,8 @@ from jsonschema import Draft202012Validator
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.openapi import build_document, routes_of
 from gatehouse.gateways.http.problems import CONTENT_TYPE
+from gatehouse.gateways.http.request import Endpoint, split_target
 from gatehouse.gateways.http.routes import build_table
-from gatehouse.gateways.http.target import Endpoint, split_target
 
 NEVER_DECLARED = {"not_found", "method_not_allowed"}
 """What no call answers: nothing was called."""

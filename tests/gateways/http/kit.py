@@ -16,11 +16,10 @@ from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.audit import Author, By
 from gatehouse.gateways.connections.listener import Listener
 from gatehouse.gateways.contract import Listen, Services
-from gatehouse.gateways.http import GATEWAY
+from gatehouse.gateways.http import GATEWAY, open_door
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.dispatch import Dispatcher
 from gatehouse.gateways.http.door import Door
-from gatehouse.gateways.http.opening import open_door
 from tests.gateways.http.conformity import check_answer
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 

@@ -16,9 +16,8 @@ from gatehouse.gateways.admission.principal import Principal
 from gatehouse.gateways.connections.capacity import Capacity
 from gatehouse.gateways.connections.listener import Listener
 from gatehouse.gateways.contract import CONTRACT, GatewaySpec, Link, Listen, Services, WebSocketRoute
-from gatehouse.gateways.http import GATEWAY
+from gatehouse.gateways.http import GATEWAY, SPARE
 from gatehouse.gateways.http.config import HttpConfig
-from gatehouse.gateways.http.opening import SPARE
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import Answer, Client, hub_ms, open_listener, run_door, until
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from gatehouse.gateways.http.column import HTTP, add_of_all, show_user_header
+from gatehouse.gateways.http.column import HTTP, show_user_header
 from gatehouse.gateways.http.mapping import (
     DELIVER_AT,
     Publication,
+    add_of_all,
     preferred_wait_s,
     prefers_async,
     read_headers,

@@ -7,9 +7,7 @@ import pytest
 
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.routes import build_table
-from gatehouse.gateways.http.routes.publish import address_of_path
-from gatehouse.gateways.http.target import (
+from gatehouse.gateways.http.request import (
     Hosts,
     RouteTable,
     authority_of,
@@ -21,6 +19,8 @@ from gatehouse.gateways.http.target import (
     name_of,
     split_target,
 )
+from gatehouse.gateways.http.routes import build_table
+from gatehouse.gateways.http.routes.publish import address_of_path
 from tests.gateways.http.fake_kernel import NOW_MS
 from tests.gateways.http.kit import Client, run_door
 

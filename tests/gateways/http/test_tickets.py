@@ -8,7 +8,7 @@ import pytest
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.admission.principal import Principal
-from gatehouse.gateways.http.tickets import MAX_OF_PRINCIPAL, MAX_TICKETS, Tickets
+from gatehouse.gateways.http.login import MAX_OF_PRINCIPAL, MAX_TICKETS, Tickets
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import run_door, until
 

@@ -10,8 +10,8 @@ import pytest
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api import APIS
 from gatehouse.gateways.kafka.configs import TOPIC_CONFIGS, checked, configs_of, settings_of
+from gatehouse.gateways.kafka.kept_configs import OF_TOPICS
 from gatehouse.gateways.kafka.mapping import Refused
-from gatehouse.gateways.kafka.remembered import SPACE
 from gatehouse.kernel.errors import StorageFull, TooManyTopics
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import TopicSettings
@@ -64,7 +64,7 @@ def test_a_topic_is_deleted_by_its_name_or_its_id() -> None:
     rows = deleted(peer, ("plant", NO_ID), (None, other), (None, uuid.UUID(int=7)), ("nope", NO_ID))
     assert [(row.error_code, row.name) for row in rows] == [(0, "plant"), (0, "other"), (100, None), (3, "nope")]
     assert peer.kernel.by_name == {}
-    assert [record for record in peer.kernel.kept if record[0] == SPACE] == []
+    assert [record for record in peer.kernel.kept if record[0] == OF_TOPICS] == []
 
 
 def test_a_deletion_is_answered_when_it_is_durable() -> None:
@@ -259,11 +259,11 @@ def test_the_hubs_own_settings_are_changed_in_its_file() -> None:
 def test_what_another_door_has_deleted_is_forgotten_at_the_next_start() -> None:
     peer = plant()
     altered(peer, (SET, "segment.ms", "5"))
-    assert peer.kernel.definitions(SPACE)
+    assert peer.kernel.definitions(OF_TOPICS)
     del peer.kernel.by_name["plant"]
     peer.kernel.create_topic("plant2")
     assert described(Peer(peer.kernel), name="plant2")[0] == 0
-    assert peer.kernel.definitions(SPACE) == []
+    assert peer.kernel.definitions(OF_TOPICS) == []
 
 
 # ---- the table

@@ -10,7 +10,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from gatehouse.gateways.connections.flow import SMALL_PART_BYTES
-from gatehouse.gateways.kafka import codec, fetch_codec
+from gatehouse.gateways.kafka import codec
 from gatehouse.gateways.kafka.api.fetch import FETCH
 from gatehouse.gateways.kafka.api.produce import PRODUCE
 from gatehouse.kernel.state.partition_ids import PartitionIds
@@ -83,7 +83,7 @@ def test_encodes_what_was_produced(version: int) -> None:
 def test_decodes_fetch(version: int) -> None:
     session = {"session_id": 5, "session_epoch": 6} if version >= 7 else {}
     body = encoded(fetch_request(version, **session), version)
-    wanted = fetch_codec.decode_fetch(b"??" + body + b"!", 2, 2 + len(body), version, 100)
+    wanted = codec.decode_fetch(b"??" + body + b"!", 2, 2 + len(body), version, 100)
     assert (wanted.max_wait_ms, wanted.min_bytes, wanted.max_bytes, wanted.read_committed) == (500, 1, 1000, True)
     assert (wanted.session_id, wanted.session_epoch) == ((5, 6) if version >= 7 else (0, -1))
     epoch = 3 if version >= 9 else -1
@@ -96,7 +96,7 @@ def test_decodes_fetch_with_tagged_fields(version: int) -> None:
     """Tagged fields that are not known must be ignored (KIP-482), wherever they stand."""
     request = fetch_request(version, cluster_id="c")
     body = with_tag(encoded(request, version), struct.pack(">iiqiqi", 1, 3, 10, -1, -1, 101) + b"\0")
-    wanted = fetch_codec.decode_fetch(body, 0, len(body), version, 100)
+    wanted = codec.decode_fetch(body, 0, len(body), version, 100)
     assert [part[0] for part in wanted.topics[0][1]] == [0, 1, 2]
     assert wanted.topics[0][1][1] == (1, 3, 10, 101)
 
@@ -112,7 +112,7 @@ def with_tag(body: bytes, row: bytes) -> bytes:
 def test_encodes_what_was_fetched(version: int, read_committed: bool) -> None:
     bounds = {100: (2, 5), 101: (0, 0), 102: (0, 900), 103: (4, 9)}
     name = TOPIC_ID.bytes if version >= 13 else b"plant"
-    rows = fetch_codec.FetchRows(version, read_committed, 3)
+    rows = codec.FetchRows(version, read_committed, 3)
     rows.open_topic(name, 6)
     rows.scan([(0, 3, 5, 100), (1, -1, 0, 100), (2, -1, 899, 100), (3, -1, 3, 100), (3, -1, 5, 100), (4, -1, 0, 100)],
               PartitionIds(((100, 3), (103, 1))), bounds.__getitem__)
@@ -146,15 +146,15 @@ def test_encodes_what_was_fetched(version: int, read_committed: bool) -> None:
 @pytest.mark.parametrize("version", [version for version in FETCH_VERSIONS if version >= 7])
 def test_refuses_a_whole_fetch(version: int) -> None:
     expected = FetchResponse(version=version, throttle_time_ms=0, error_code=70, responses=[])
-    assert fetch_codec.encode_fetch_error(version, 5, 70) == framed(expected, 5)
+    assert codec.encode_fetch_error(version, 5, 70) == framed(expected, 5)
 
 
 def test_leader_epochs_are_compared() -> None:
-    rows = fetch_codec.FetchRows(12, False, 3)
+    rows = codec.FetchRows(12, False, 3)
     rows.scan([(0, 2, 0, 1), (0, 4, 0, 1), (0, 3, 0, 1), (0, -1, 0, 1)], PartitionIds(((5, 1),)),
               lambda partition_id: (0, 0))
     errors = [int.from_bytes(row[4:6], "big") for row in rows.rows]
-    assert errors == [fetch_codec.FENCED_LEADER_EPOCH, fetch_codec.UNKNOWN_LEADER_EPOCH, 0, 0]
+    assert errors == [codec.FENCED_LEADER_EPOCH, codec.UNKNOWN_LEADER_EPOCH, 0, 0]
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
@@ -172,18 +172,18 @@ def test_a_cut_fetch_is_malformed(version: int) -> None:
     body = encoded(fetch_request(version), version)
     for end in range(len(body)):
         with pytest.raises(codec.Malformed):
-            fetch_codec.decode_fetch(body, 0, end, version, 100)
+            codec.decode_fetch(body, 0, end, version, 100)
     with pytest.raises(codec.Malformed):
-        fetch_codec.decode_fetch(body + b"\0", 0, len(body) + 1, version, 100)
+        codec.decode_fetch(body + b"\0", 0, len(body) + 1, version, 100)
 
 
 def test_a_fetch_of_too_many_partitions_is_malformed() -> None:
     body = encoded(fetch_request(11), 11)
-    fetch_codec.decode_fetch(body, 0, len(body), 11, 3)
+    codec.decode_fetch(body, 0, len(body), 11, 3)
     with pytest.raises(codec.Malformed, match="more than 2 partitions"):
-        fetch_codec.decode_fetch(body, 0, len(body), 11, 2)
+        codec.decode_fetch(body, 0, len(body), 11, 2)
     with pytest.raises(codec.Malformed, match="more than 1 topics"):
-        fetch_codec.decode_fetch(body, 0, len(body), 11, 1)
+        codec.decode_fetch(body, 0, len(body), 11, 1)
 
 
 @pytest.mark.parametrize("count", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xfe", b"\x80\0\0\0"])

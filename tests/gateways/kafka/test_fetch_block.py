@@ -7,7 +7,7 @@ import uuid
 import numpy as np
 import pytest
 
-from gatehouse.gateways.kafka import fetch_block, fetch_codec
+from gatehouse.gateways.kafka import codec, fetch_columns
 from gatehouse.gateways.kafka.api.fetch import FETCH
 from gatehouse.kernel.state.partition_ids import PartitionIds
 from tests.gateways.kafka.fakes import EPOCH, Peer
@@ -23,11 +23,11 @@ def body_of(version: int, offsets: dict[int, int], epoch: int) -> bytes:
     return bytes(fetch(version, {(name, index): offset for index, offset in offsets.items()}, epoch=epoch).encode())
 
 
-def answer(version: int, partitions: list[fetch_codec.FetchPartition], block: fetch_block.Block | None,
+def answer(version: int, partitions: list[codec.FetchPartition], block: fetch_columns.Block | None,
            bounds: list[tuple[int, int]], read_committed: bool) -> tuple[bytes, list[tuple[int, int, int]], set[int],
                                                                          int]:
     """(the whole answer, what the kernel is asked for, the partitions that are waited for, errors)"""
-    rows = fetch_codec.FetchRows(version, read_committed, EPOCH)
+    rows = codec.FetchRows(version, read_committed, EPOCH)
     partition_ids = PartitionIds(((1000, 7), (1007, len(bounds) - 7)))
     rows.open_topic(b"plant" if version < 13 else bytes(16), MANY)
     if block is None:
@@ -52,10 +52,10 @@ def test_a_block_gives_the_same_bytes_as_one_by_one(version: int, read_committed
     offsets = {index: chance.randrange(-1, 9) if chance.random() < 0.3 else bounds[index % len(bounds)][1]
                for index in chance.sample(range(MANY), MANY)}
     body = body_of(version, offsets, epoch)
-    wanted = fetch_codec.decode_fetch(body, 0, len(body), version, MANY)
+    wanted = codec.decode_fetch(body, 0, len(body), version, MANY)
     (_, partitions, block), = wanted.topics
     assert partitions == [] and block is not None
-    listed = fetch_block.partitions_of(block)
+    listed = fetch_columns.partitions_of(block)
     assert [(index, offset) for index, _, offset, _ in listed] == list(offsets.items())
     assert {one[1] for one in listed} == {epoch if version >= 9 else -1}
     assert (answer(version, [], block, bounds, read_committed)
@@ -65,17 +65,17 @@ def test_a_block_gives_the_same_bytes_as_one_by_one(version: int, read_committed
 @pytest.mark.parametrize("version", [12, 16])
 def test_tagged_fields_in_one_of_many_partitions(version: int) -> None:
     body = body_of(version, dict.fromkeys(range(MANY), 0), -1)
-    row = fetch_codec._PARTITION_V12.pack(7, -1, 0, 1 << 20)
+    row = codec._PARTITION_V12.pack(7, -1, 0, 1 << 20)
     at = body.index(b"\0\0\0\x07\xff\xff\xff\xff") + len(row)
     tagged = body[:at] + b"\1\x1f\2ab" + body[at + 1:]
-    (_, partitions, block), = fetch_codec.decode_fetch(tagged, 0, len(tagged), version, MANY).topics
+    (_, partitions, block), = codec.decode_fetch(tagged, 0, len(tagged), version, MANY).topics
     assert block is None
     assert [one[0] for one in partitions] == list(range(MANY))
 
 
 def test_negative_partitions_among_many() -> None:
     body = body_of(11, {index - 1: 0 for index in range(MANY)}, -1)
-    (_, _, block), = fetch_codec.decode_fetch(body, 0, len(body), 11, MANY).topics
+    (_, _, block), = codec.decode_fetch(body, 0, len(body), 11, MANY).topics
     assert block is not None
     bounds = [(0, 0)] * MANY
     assert answer(11, [], block, bounds, False)[1:] == ([], set(range(1000, 1000 + MANY)), 0)

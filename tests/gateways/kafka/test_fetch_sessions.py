@@ -12,7 +12,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.limits.limit import read_limit
 from gatehouse.gateways.kafka.api.fetch import FETCH
-from gatehouse.gateways.kafka.fetch_codec import FetchTopic
+from gatehouse.gateways.kafka.codec import FetchTopic
 from gatehouse.gateways.kafka.fetch_columns import MOST_READ, Columns
 from gatehouse.gateways.kafka.fetch_session import MAX_OF_CONNECTION, SAFE_MS, FetchSession, FetchSessions
 from tests.gateways.kafka.batches import batch

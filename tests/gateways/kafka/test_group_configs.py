@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.kafka import group_configs
-from gatehouse.gateways.kafka.group_configs import HEARTBEAT, SESSION
+from gatehouse.gateways.kafka import kept_configs
+from gatehouse.gateways.kafka.kept_configs import HEARTBEAT, SESSION
 from gatehouse.kernel.errors import StorageFull
 from tests.gateways.kafka.fakes import Peer
 from tests.gateways.kafka.test_administration import altered, ask
@@ -65,7 +65,7 @@ def test_what_is_not_offered_is_refused(steps: list[tuple[int, str, str | None]]
 
 def test_groups_have_names_and_not_too_many_have_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     peer = consumer()
-    monkeypatch.setattr(group_configs, "MAX_GROUPS", 1)
+    monkeypatch.setattr(kept_configs, "MAX_GROUPS", 1)
     assert altered(peer, (SET, SESSION, "5000"), kind=GROUP, name="")[0] != 0
     assert set_group(peer, (SET, SESSION, "5000")) == 0
     assert set_group(peer, (SET, SESSION, "5000"), name="h") == 44

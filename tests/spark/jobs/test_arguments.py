@@ -4,8 +4,8 @@ from __future__ import annotations
 import pytest
 
 from gatehouse.spark.jobs.arguments import parse_arguments
+from gatehouse.spark.jobs.session import sink_options, source_options
 from gatehouse.spark.jobs.settings import AnalyticsSettings, ArchiveSettings
-from gatehouse.spark.jobs.source import sink_options, source_options
 
 
 def test_every_setting_is_an_option():
