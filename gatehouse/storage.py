@@ -31,8 +31,8 @@ from gatehouse.kernel.circuit_breaker import CircuitBreaker
 from gatehouse.kernel.ids import ForeignShard
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.disk import RealDisk
+from gatehouse.kernel.log.disk_guard import NoReserve, Reserve, ReserveFile
 from gatehouse.kernel.log.log import Damage, LogFailed, LogFull
-from gatehouse.kernel.log.reserve import NoReserve, Reserve, ReserveFile
 from gatehouse.kernel.log.segments import SegmentLog
 from gatehouse.kernel.log.set_aside import Note
 from gatehouse.kernel.ports import Notices

@@ -45,10 +45,9 @@ from gatehouse.kernel.journeys.origins import Origins
 from gatehouse.kernel.journeys.publishers import Publishers
 from gatehouse.kernel.journeys.trail import Trail
 from gatehouse.kernel.journeys.why import Reasons
-from gatehouse.kernel.log.disk_guard import DiskGuard
+from gatehouse.kernel.log.disk_guard import DiskGuard, Reserve
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import Damage, FrameWriter, Log
-from gatehouse.kernel.log.reserve import Reserve
 from gatehouse.kernel.message import (
     NOBODY,
     Encoded,

@@ -46,7 +46,7 @@ class KernelSettings:
     """Whether messages that their senders asked no durability of wait for sessions, too."""
 
     reserve_bytes: int = 64 << 20
-    """Held on the disk for the day on which it is full, see `kernel.log.reserve`."""
+    """Held on the disk for the day on which it is full, see `kernel.log.disk_guard`."""
 
     segment_bytes: int = 256 << 20
     """The size of one file of the log; retention deletes whole files."""

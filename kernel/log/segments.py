@@ -50,6 +50,7 @@ from typing import Final, NoReturn, Protocol
 from crc32c import crc32c
 
 from gatehouse.kernel.log.disk import AppendFile, Disk, ReadFile
+from gatehouse.kernel.log.disk_guard import DISK_FULL
 from gatehouse.kernel.log.log import (
     KEPT_BASE,
     MAX_POSITION,
@@ -59,7 +60,6 @@ from gatehouse.kernel.log.log import (
     LogFull,
     Segment,
 )
-from gatehouse.kernel.log.reserve import DISK_FULL
 from gatehouse.kernel.log.set_aside import Note, SetAside
 
 # --- a segment's file ---------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ from rocksdict import (
     WriteBatch,
 )
 
-from gatehouse.kernel.log.reserve import DISK_FULL
+from gatehouse.kernel.log.disk_guard import DISK_FULL
 
 BATCH_OPERATIONS: Final = 500       # a write holds the interpreter's lock: many small ones let the loop in between
 BLOCK_CACHE_BYTES: Final = 32 << 20

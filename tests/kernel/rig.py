@@ -6,9 +6,9 @@ from pathlib import Path
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.disk import Disk, RealDisk
+from gatehouse.kernel.log.disk_guard import Reserve
 from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.log.memory_log import MemoryLog
-from gatehouse.kernel.log.reserve import Reserve
 from gatehouse.kernel.log.segments import SegmentLog
 from gatehouse.kernel.message import Fetched, Message, Placement, Record, Stored
 from gatehouse.kernel.ports import Notices

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from gatehouse.kernel.log.disk import Disk
+from gatehouse.kernel.log.disk_guard import Reserve
 from gatehouse.kernel.log.log import Log
-from gatehouse.kernel.log.reserve import Reserve
 from gatehouse.kernel.message import Message, Stored, When
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.settings import KernelSettings

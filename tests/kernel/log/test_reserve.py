@@ -9,8 +9,8 @@ from random import Random
 import pytest
 
 from gatehouse.kernel.errors import StorageFull
+from gatehouse.kernel.log.disk_guard import NoReserve, Reserve, ReserveFile
 from gatehouse.kernel.log.log import LogFull
-from gatehouse.kernel.log.reserve import NoReserve, Reserve, ReserveFile
 from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.rig import Rig
 from tests.kernel.sim_reserve import SimReserve
