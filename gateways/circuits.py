@@ -155,6 +155,7 @@ class Circuits:
         yield from sorted(times.items())
 
 
+# decision 272: while some answer few are isolated, and when all fail one at a time is tried
 class TargetCircuits:
     """Circuits where one name has several targets: which of them is asked next, and when none is. Ask `choose` before
     each request, and tell `note` how it ended. Times in ms.

@@ -101,8 +101,8 @@ from gatehouse.kernel.records.pieces import encode_pieces, encode_principals
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.kernel.message import Fetched, Piece
     from gatehouse.kernel.log.frame import Stretches
+    from gatehouse.kernel.message import Fetched, Piece
     from gatehouse.kernel.state.topics import Topic
 
 BINARY_TYPE: Final = "application/octet-stream"
