@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.circuits import TargetCircuits
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.webhooks.asker import WebhookAsker
 from gatehouse.gateways.http.webhooks.definition import Webhook, decode_webhook
 from gatehouse.gateways.http.webhooks.guard import TargetGuard
-from gatehouse.gateways.http.webhooks.runner import Runner
 from gatehouse.kernel.circuit_breaker import CircuitSettings
 from gatehouse.kernel.errors import Stopping
 from gatehouse.tracing.context import hex_of, in_a_line
 
 if TYPE_CHECKING:
     from gatehouse.gateways.http.door import Door
+    from gatehouse.gateways.http.webhooks.asker import WebhookAsker
+    from gatehouse.gateways.http.webhooks.runner import Runner
 
 log = logging.getLogger("gatehouse.gateways.http")
 
@@ -160,6 +160,10 @@ class Webhooks:
 
     def _runner(self, key: Key, webhook: Webhook) -> Runner | WebhookAsker:
         """Raises Refusal where its URL is not allowed."""
+        # With them comes aiohttp, a fifth of all that a hub loads at its start, and few hubs have webhooks.
+        from gatehouse.gateways.http.webhooks.asker import WebhookAsker
+        from gatehouse.gateways.http.webhooks.runner import Runner
+
         tenant, name = key
         disable = partial(self._disable, key)
         circuits = self._circuits.setdefault(key, TargetCircuits(self._circuit_settings, len(webhook.urls)))
