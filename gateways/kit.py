@@ -25,10 +25,12 @@ from gatehouse.gateways.contract import GatewaySpec, Listen, Services, Session
 from gatehouse.gateways.properties.envelope import SELECTOR_NAMES
 from gatehouse.kernel.addresses.address import UNROUTED
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
+from gatehouse.kernel.api import DoorSide
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.memory_log import MemoryLog
 from gatehouse.kernel.message import Fetched, Record
+from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.settings import JourneySettings, KernelSettings
 from gatehouse.kernel.state.store import MemoryStore
@@ -131,6 +133,21 @@ class KitLog(MemoryLog):
         return super().append(head, body)
 
 
+class KitReader:
+    """The kernel's reader, whose fetches are the kernel's: a test may have changed those."""
+
+    def __init__(self, kernel: Kernel, reader: Any) -> None:
+        self._kernel = kernel
+        self._reader = reader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def fetch_public(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None],
+                     kept: bool, stored: bool, max_records: int) -> None:
+        self._kernel.fetch(wants, max_bytes, on_done, kept=kept, stored=stored, max_records=max_records)
+
+
 class KitKernel(Kernel):
     """A hub's kernel in the hands of a test. `flush()` is the group commit.
 
@@ -165,6 +182,9 @@ class KitKernel(Kernel):
     def relieve(self) -> None:
         """No longer congested."""
         self._backpressure.report(self, False)
+
+    def port(self, door: DoorSide, transactions: HalfHolder | None = None, reader: Any = None) -> Port:
+        return super().port(door, transactions, reader or KitReader(self, self._reader))
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None], *,
               kept: bool = False, stored: bool = False, max_records: int = 0) -> None:
