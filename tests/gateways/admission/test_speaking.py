@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,8 @@ from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.group_settings import DEAD_LETTER_PREFIX, GroupSettings, QueueSettings
 from gatehouse.kernel.kernel import Kernel
-from gatehouse.kernel.message import NOBODY, Origin, Speaker, Stored, When
+from gatehouse.kernel.message import NOBODY, Origin, Stored, When
+from gatehouse.kernel.port import Port
 from gatehouse.kernel.sessions.session_values import Will
 from gatehouse.kernel.settings import JourneySettings
 from gatehouse.kernel.state.topics import TopicSettings
@@ -26,6 +28,21 @@ from tests.kernel.batches import batch_of
 from tests.kernel.rig import Rig
 
 EMPTY = b"\x00"
+
+
+class HeardPort:
+    """A port that notes who speaks."""
+
+    def __init__(self, port: Port, spoke: list[Origin]) -> None:
+        self._port = port
+        self._spoke = spoke
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._port, name)
+
+    def speaks(self, origin: Origin) -> None:
+        self._spoke.append(origin)
+        self._port.speaks(origin)
 
 
 class Hub:
@@ -38,15 +55,13 @@ class Hub:
         now_ms = self.rig.world.loop.now_ms
         self.admission = Admission(self.rig.kernel, now_ms, decision=lambda principal, operation, on: True)
         self.services = Services("hub", self.rig.kernel, self.admission, now_ms, transactions=self.transactions)
-        self.spoke: list[Origin] = []              # who spoke last, whenever the kernel is told of another
-        self.speaker = speaker = self.rig.kernel.speaker
+        self.spoke: list[Origin] = []              # of whom the kernel is told that he speaks, in this order
+        self.speaker = self.rig.kernel.speaker
         spoke = self.spoke
 
         class Heard(Kernel):
-            @property
-            def speaker(self) -> Speaker:          # type: ignore[override]
-                spoke.append(speaker.origin)
-                return speaker
+            def port(self, *arguments: Any) -> Any:
+                return HeardPort(super().port(*arguments), spoke)
 
         self.rig.kernel.__class__ = Heard
 
