@@ -100,6 +100,7 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.scheduling.schedule_records",
     "gatehouse.kernel.shedding",
     "gatehouse.kernel.selectors.conditions",
+    "gatehouse.kernel.selectors.like",
     "gatehouse.kernel.selectors.nodes",
     "gatehouse.kernel.selectors.selector",
     "gatehouse.kernel.selectors.tokens",

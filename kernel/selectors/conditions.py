@@ -15,8 +15,8 @@ from collections.abc import Callable
 from operator import add, eq, ge, gt, le, lt, mul, ne, sub, truediv
 from typing import Any, Final
 
+from gatehouse.kernel.selectors.like import MAX_LIKE_BYTES
 from gatehouse.kernel.selectors.nodes import (
-    MAX_LIKE_BYTES,
     Absent,
     AllOf,
     AnyOf,

@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gatehouse.kernel.errors import InvalidSelector
+from gatehouse.kernel.selectors.like import parse_like
 from gatehouse.kernel.selectors.nodes import (
     A_NUMBER,
     Absent,
@@ -43,7 +44,6 @@ from gatehouse.kernel.selectors.nodes import (
     kind_of,
     name_node,
     number_node,
-    parse_like,
     shown,
     value_node,
 )

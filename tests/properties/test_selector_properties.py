@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from gatehouse.kernel.errors import InvalidSelector
-from gatehouse.kernel.selectors.nodes import parse_like
+from gatehouse.kernel.selectors.like import parse_like
 from gatehouse.kernel.selectors.selector import parse_selector
 
 Tree = tuple[Any, ...]
