@@ -57,9 +57,8 @@ if TYPE_CHECKING:
     from gatehouse.kernel.write.idempotency import Idempotency
     from gatehouse.kernel.write.producers import KnownProducers
 
-
-
 UNKNOWN: Final = "the place was given to somebody else, or under other rights"
+
 
 class HalfHolder(Protocol):
     """Transactions: they stand beside the kernel and take placed messages (decision 148)."""
