@@ -70,6 +70,8 @@ class KafkaSession:
         self.link = link
         self.services = services
         self.kernel = services.kernel
+        self.epoch: Final = services.kernel.epoch
+        self.flow: Final = services.admission.trace.flow("kafka")
         self.admission = services.admission
         self.config = config
         self.apis = apis

@@ -126,7 +126,7 @@ def _described(session: KafkaSession, name: str, first: int, most: int) -> tuple
     if topic is None:
         return row, None
     stop = min(topic.partitions, first + most)
-    epoch = session.kernel.epoch
+    epoch = session.epoch
     row.topic_id = uuid.UUID(bytes=topic.uuid)
     row.is_internal = is_for_administrators(topic.name, topic.tenant)
     row.topic_authorized_operations = as_bits(topic_operations(session, name))
@@ -143,7 +143,7 @@ def describe_quorum(request: Request) -> Iterator[None]:
                        error_message="Cluster authorization failed.", topics=[], nodes=[])
         return
     host, port = session.advertised()
-    end = session.kernel.epoch
+    end = session.epoch
     only = Row(replica_id=NODE_ID, replica_directory_id=NO_UUID, log_end_offset=end, last_fetch_timestamp=UNKNOWN,
                last_caught_up_timestamp=session.services.now_ms())
     rows = []
@@ -153,7 +153,7 @@ def describe_quorum(request: Request) -> Iterator[None]:
         yield
         for partition in topic.partitions:
             row = Row(partition_index=partition.partition_index, error_code=NONE, error_message=None,
-                      leader_id=NODE_ID, leader_epoch=session.kernel.epoch, high_watermark=end, current_voters=[only],
+                      leader_id=NODE_ID, leader_epoch=session.epoch, high_watermark=end, current_voters=[only],
                       observers=[])
             partitions.append(row)
             if (topic.topic_name, row.partition_index) != QUORUM:

@@ -66,7 +66,7 @@ class Fetch:
         self.min_bytes = min(wanted.min_bytes, self.max_bytes)
         self.deadline_ms = session.services.now_ms() + max(0, min(wanted.max_wait_ms, config.fetch_max_wait_ms))
         self.looked_ms = 0
-        self.rows = FetchRows(request.version, wanted.read_committed, session.kernel.epoch)
+        self.rows = FetchRows(request.version, wanted.read_committed, session.epoch)
         self.watch = 0                     # of the partitions; 0: none
         self.ended = False
         self.followed: FetchSession | None = None          # the session that this fetch goes on with, or has opened
@@ -124,11 +124,11 @@ class Fetch:
         self.names.clear()
         version, read_committed = self.rows.version, self.rows.read_committed
         if self.followed is None:
-            self.rows = FetchRows(version, read_committed, session.kernel.epoch)
+            self.rows = FetchRows(version, read_committed, session.epoch)
             for topic in self.wanted.topics:
                 self.look_at(*topic)
         else:
-            rows = SessionRows(version, read_committed, session.kernel.epoch, self.followed, self.whole)
+            rows = SessionRows(version, read_committed, session.epoch, self.followed, self.whole)
             self.rows = rows
             names = {followed.name: self.look_at_followed(rows, followed) for followed in self.followed.topics.values()}
             rows.arrange()
@@ -242,9 +242,8 @@ class Fetch:
         if (total_bytes >= self.min_bytes or rows.errors or more or session.stopping
                 or self.looked_ms >= self.deadline_ms or not rows.anything_there()):
             self.end()
-            flow = session.admission.trace.flow("kafka")
-            flow.messages_out += messages
-            flow.bytes_out += total_bytes
+            session.flow.messages_out += messages
+            session.flow.bytes_out += total_bytes
             throttle_ms = self.charge() if self.given else 0
             session_id = self.followed.id if self.followed is not None else 0
             self.request.done(rows.encode(self.request.correlation_id, throttle_ms, session_id))

@@ -113,7 +113,7 @@ def make(session: KafkaSession, name: str, may_create: bool) -> Topic:
 
 
 def describe(session: KafkaSession, topic: Topic) -> Row:
-    epoch = session.kernel.epoch
+    epoch = session.epoch
     partitions = [Row(error_code=NONE, partition_index=index, leader_id=NODE_ID, leader_epoch=epoch,
                       replica_nodes=NODES, isr_nodes=NODES, offline_replicas=NO_NODES)
                   for index in range(topic.partitions)]

@@ -49,7 +49,7 @@ class PartitionLookup:
     def __init__(self, request: Request, response: Any) -> None:
         self.request = request
         self.topics: list[Row] = []
-        self.epoch = request.session.kernel.epoch
+        self.epoch = request.session.epoch
         self._response = response
         self._pending = 1                    # partitions being looked up; one more while the request is gone through
 
