@@ -2,7 +2,7 @@
 
 A topic name is the address: the levels are the same, written the same way. What MQTT 3.1.1 cannot say of a message (its
 key apart from its topic, content type, headers, times) does not cross to its subscribers; the README lists it. MQTT 5
-says it in properties (`publish_properties`).
+says it in properties (`properties`).
 """
 from __future__ import annotations
 
