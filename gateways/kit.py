@@ -25,12 +25,12 @@ from gatehouse.gateways.contract import GatewaySpec, Listen, Services, Session
 from gatehouse.gateways.properties.envelope import SELECTOR_NAMES
 from gatehouse.kernel.addresses.address import UNROUTED
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
-from gatehouse.kernel.api import DoorSide
+from gatehouse.kernel.api import DoorSide, KernelPort
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.memory_log import MemoryLog
 from gatehouse.kernel.message import Fetched, Record
-from gatehouse.kernel.port import HalfHolder, Port
+from gatehouse.kernel.port import HalfHolder
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.settings import JourneySettings, KernelSettings
 from gatehouse.kernel.state.store import MemoryStore
@@ -183,7 +183,7 @@ class KitKernel(Kernel):
         """No longer congested."""
         self._backpressure.report(self, False)
 
-    def port(self, door: DoorSide, transactions: HalfHolder | None = None, reader: Any = None) -> Port:
+    def port(self, door: DoorSide, transactions: HalfHolder | None = None, reader: Any = None) -> KernelPort:
         return super().port(door, transactions, reader or KitReader(self, self._reader))
 
     def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None], *,

@@ -20,7 +20,7 @@ from gatehouse.kernel.addresses.makers import Makers
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
-from gatehouse.kernel.api import DoorSide
+from gatehouse.kernel.api import DoorSide, KernelPort
 from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
 from gatehouse.kernel.background import Background, LiveWork
 from gatehouse.kernel.backpressure import Backpressure
@@ -726,7 +726,7 @@ class Kernel:  # decision 138
         return self._clock.wall_of(hub_ms)
 
     def port(self, door: DoorSide, transactions: HalfHolder | None = None, reader: PartitionReader | None = None
-             ) -> Port:
+             ) -> KernelPort:
         """A port of a door's own; see `api.KernelPort`. It reads by `reader`, or as the kernel does."""
         return Port(
             door, transactions, kernel=self, identity=self._identity, backpressure=self._backpressure,

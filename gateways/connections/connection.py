@@ -544,5 +544,8 @@ class Wakeups:
                 is_over = self._now_ms() - now_ms >= TURN_MS
             for sleeper in bucket:       # decision 343: at its own tick, so whoever asks again is behind it
                 self.add(tick * TICK_MS, sleeper)
-        if self._timer is None:          # a sleeper that asked again has armed it
+        if not self._is_armed():         # else a sleeper that asked again has armed it
             self._arm()
+
+    def _is_armed(self) -> bool:
+        return self._timer is not None

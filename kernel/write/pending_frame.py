@@ -703,7 +703,7 @@ def encode_plain(laid: Laid, run_count: int, now_ms: int, front: bytes, with_end
     Raises OverflowError where a body has more than four gigabytes."""
     runs: list[list[bytes]] = [[] for _ in range(run_count)]
     whole: dict[int, bytes] = {}
-    key_part = b""
+    key_part: Any = b""                                        # None before a producer's batch
     run: list[bytes] = []
     at = 0
     while at < len(laid):

@@ -9,7 +9,6 @@ from gatehouse.kernel.groups.dead_lettering import DeadLettering
 from gatehouse.kernel.groups.expiry import Expiry, QueueExpiry
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings
-from gatehouse.kernel.groups.leasing import Policies
 from gatehouse.kernel.groups.max_length import MaxLength
 from gatehouse.kernel.groups.policy import EXPIRED, KeyOrder, Ordering, Policy, Selecting
 from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
@@ -42,19 +41,17 @@ class Witnessing(Policy):
         self.given_up.append((reason, values(messages)))
 
 
-@pytest.fixture
-def witness(monkeypatch: pytest.MonkeyPatch) -> Witnessing:
-    """In the list of every group over a topic, behind the others."""
-    policy = Witnessing()
-    real = Policies.of_topic
-    monkeypatch.setattr(Policies, "of_topic", lambda policies, group: [*real(policies, group), policy])
-    return policy
+def witnessed(rig: Rig) -> tuple[LeasedGroup, Witnessing]:
+    """A group over topic `t` with such a policy, behind the others."""
+    group, policy = rig.kernel.groups.group("g", "t"), Witnessing()
+    group.follow([*group.policies, policy])
+    return group, policy
 
 
-def test_a_new_policy_judges_batches_and_hears_what_is_given_up(witness: Witnessing) -> None:
+def test_a_new_policy_judges_batches_and_hears_what_is_given_up() -> None:
     rig = Rig()
     rig.kernel.create_topic("t", settings=TopicSettings(message_ttl_ms=1_000), partitions=1)
-    group = rig.kernel.groups.group("g", "t")
+    group, witness = witnessed(rig)
     rig.publish("t/a", b"1", b"no", b"2")
     assert values(pop(rig, group)) == [b"1", b"2"]
     assert witness.judged == [[b"1", b"no", b"2"]], "once for all of them"
@@ -65,10 +62,10 @@ def test_a_new_policy_judges_batches_and_hears_what_is_given_up(witness: Witness
     assert group.counts().expired == 2
 
 
-def test_what_a_policy_does_not_want_stays_settled_over_a_restart(witness: Witnessing, tmp_path: Path) -> None:
+def test_what_a_policy_does_not_want_stays_settled_over_a_restart(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     rig.publish("t/a", b"no", b"1", b"no")
-    group = rig.kernel.groups.group("g", "t")
+    group, _ = witnessed(rig)
     messages = pop(rig, group)
     assert values(messages) == [b"1"]
     group.ack(handles(messages))
