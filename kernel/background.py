@@ -180,7 +180,8 @@ class YieldingWorker:
 
 
 class Background:  # decision 255
-    """See the module's text. `begin` once messages can come; before it, nobody publishes."""
+    """The lanes of work that can wait, and their share of the time. `begin` once messages can come; before it, nobody
+    publishes."""
 
     def __init__(self, loop: Loop, shedding: Shedding | None = None) -> None:
         self.share = FIRST_SHARE

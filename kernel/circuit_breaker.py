@@ -44,7 +44,7 @@ class CircuitSettings:
 
 
 class CircuitBreaker:
-    """See the module's text. Ask `may_pass` before each request, and tell `note` how each of them ended."""
+    """Whether something that may fail is asked: ask `may_pass` before each request, and tell `note` how it ended."""
 
     def __init__(self, settings: CircuitSettings) -> None:
         self._settings = settings

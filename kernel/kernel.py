@@ -99,7 +99,7 @@ from gatehouse.kernel.write.validating import Validating
 
 
 class Kernel:  # decision 138
-    """See the module's text. `open` before use; `close` to stop.
+    """The message kernel, put together of its parts. `open` before use; `close` to stop.
 
     `fatal` is told in one sentence why the process must end; `on_damage` of ranges of the log that cannot be read;
     `on_error` of our own faults that were contained. `frame_writer` writes the log on the thread of `log_worker`.

@@ -215,7 +215,8 @@ def without(chunk: Chunk, ranges: Ranges) -> Chunk:
 
 
 class WrittenBlocks:  # decision 350
-    """See the module's text. `prepare` may be called on another thread, one call at a time, each followed by `take`."""
+    """Blocks of the index as checkpoints wrote them lately. `prepare` may be called on another thread, one call at a
+    time, each followed by `take`."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes: int = limit_bytes
@@ -276,7 +277,7 @@ class WrittenBlocks:  # decision 350
 
 
 class Pages:  # decision 351
-    """See the module's text: by partition, offset and how many records were asked for, the pieces that have them."""
+    """What small reads found on the disk: by partition, offset and how many records were asked for, the pieces."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes: int = limit_bytes

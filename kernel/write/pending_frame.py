@@ -68,7 +68,7 @@ ENCODED_FIELDS: Final = 3
 """Of (records, what their times count from, how many they are); a message has five."""
 
 Laid = list[Any]
-"""See the module's text."""
+"""What is laid down of messages and of batches until their frame is sealed: runs, keys, messages in turn."""
 
 Body = tuple[bytes, bytes, bytes, bytes]
 """The body; of each run its length; of each its CRC-32C; where each record ends in its run, u32, run by run without

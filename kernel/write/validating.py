@@ -83,7 +83,7 @@ class Waiting(NamedTuple):
 
 
 class Validating:  # decision 114
-    """See the module's text."""
+    """Opens and checks producers' batches, here or on a thread, in the order in which they came."""
 
     def __init__(self, loop: Loop, worker: Worker, backpressure: Backpressure,
                  on_error: Callable[[Exception], None]) -> None:

@@ -51,7 +51,7 @@ from gatehouse.kernel.errors import InvalidTopic, TooManyTopics, TopicExists, Un
 
 if TYPE_CHECKING:
     from gatehouse.gateways.kafka.session import KafkaSession
-    from gatehouse.kernel.state.topics import Topic
+    from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 
 DEFAULT: Final = -1              # as many partitions, or replicas, as the hub gives by itself
@@ -107,8 +107,8 @@ class Creation:
         self.request.answer(CreateTopicsResponse, throttle_time_ms=self.pace.wait_ms, topics=self.rows)
 
 
-def create(session: KafkaSession, asked: Any, row: Row, part: AskedPart) -> None:
-    """Make a topic. Raises what is wrong with it."""
+def _wanted(session: KafkaSession, asked: Any) -> tuple[int | None, dict[str, str], TopicSettings]:
+    """How a topic is to be made: partitions, configs, and the settings that they mean. Raises what is wrong with it."""
     if not is_topic_name(asked.name):
         raise InvalidTopic(f"{asked.name[:300]!r} is no legal topic name")
     session.admission.require_topic(session.principal, Operation.CREATE, asked.name)
@@ -116,6 +116,12 @@ def create(session: KafkaSession, asked: Any, row: Row, part: AskedPart) -> None
     configs = read_configs(asked.configs)
     settings = settings_of(configs, session.kernel.settings)
     settings.check()
+    return partitions, configs, settings
+
+
+def create(session: KafkaSession, asked: Any, row: Row, part: AskedPart) -> None:
+    """Make a topic. Raises what is wrong with it."""
+    partitions, configs, settings = _wanted(session, asked)
     remembered = RememberedConfigs.of(session.services)
     topic = session.guard.create_topic(asked.name, partitions, settings, session, part)
     remembered.put(topic, configs, session, part)
@@ -125,13 +131,7 @@ def create(session: KafkaSession, asked: Any, row: Row, part: AskedPart) -> None
 
 def validate(session: KafkaSession, asked: Any, row: Row) -> None:
     """Say how a topic would be made. Raises what is wrong with it."""
-    if not is_topic_name(asked.name):
-        raise InvalidTopic(f"{asked.name[:300]!r} is no legal topic name")
-    session.admission.require_topic(session.principal, Operation.CREATE, asked.name)
-    partitions = partitions_of(asked, session.config.max_partitions)
-    configs = read_configs(asked.configs)
-    settings = settings_of(configs, session.kernel.settings)
-    settings.check()
+    partitions, configs, settings = _wanted(session, asked)
     if session.kernel.topic(asked.name, session.principal.tenant) is not None:
         raise TopicExists(f"Topic '{asked.name}' already exists.")
     describe(session, row, partitions or session.kernel.settings.default_partitions, configs_of(settings, configs))
