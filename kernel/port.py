@@ -128,7 +128,7 @@ def ask_again(_: str) -> Allowed | None:
     return None
 
 
-class Port:
+class Port:  # decision 359
     """See `api.KernelPort`. The kernel's `Owner` and `Subscriber` for all of its door."""
 
     def __init__(self, door: DoorSide, transactions: HalfHolder | None, *, kernel: Kernel, identity: Identity,
