@@ -80,7 +80,7 @@ wheel: $(TEST_STAMP)
 	@$(PYTHON) scripts/wheel.py build
 
 interop: $(INTEROP_STAMP)
-	@sh scripts/need.sh "the interop tests" $(INTEROP_NEEDS)
+	@sh scripts/need.sh "the interop tests" $(TEST_NEEDS) $(INTEROP_NEEDS)
 	@$(MAKE) --no-print-directory --jobs=2 clients wheel
 	$(COMPILED) $(PYTEST) $(call these,$(INTEROP_TESTS))
 

@@ -153,8 +153,7 @@ class PortGroups:
     def move(self, queue: Queue, leases: list[Leased], to: str, may_create: bool, maker: str, number: int
              ) -> list[KernelError | None]:
         self._require(queue)
-        return self._groups.move(queue, leases, to, self._asks(number), number, may_create=may_create,
-                                        maker=maker)
+        return self._groups.move(queue, leases, to, self._asks(number), number, may_create=may_create, maker=maker)
 
     # ---- messages for a time
 

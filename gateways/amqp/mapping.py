@@ -167,8 +167,6 @@ def own_side(headers: bytes, *, unaltered: bool = True) -> bytes:
     side = headers[at:at + size]
     if not codec.is_side(side):
         return b""
-    if headers.find(TRACEPARENT, at + size) < 0:
-        return side
     given = traceparent_in(headers[at + size:])
     if not given or given in side or unaltered and TRACE not in side:
         return side

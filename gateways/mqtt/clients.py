@@ -13,7 +13,6 @@ from gatehouse.kernel.message import DOOR_MASK
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import Services
     from gatehouse.gateways.mqtt.session import MqttSession
-    from gatehouse.gateways.switchboard import HeardAddress
     from gatehouse.kernel.api import Message
 
 TOPICS_MAX: Final = 65536          # topic names kept in encoded form
@@ -30,14 +29,22 @@ class ClientIdRefused(Exception):
     """The client id is somebody else's; the text says whose."""
 
 
+class TopicFields(dict[str, bytes]):
+    """`mapping.topic_field` of addresses, remembered."""
+
+    def __missing__(self, address: str) -> bytes:
+        if len(self) >= TOPICS_MAX:
+            self.clear()
+        field = self[address] = topic_field(address)
+        return field
+
+
 class Clients:
     """One per hub, found through `Services.shared`."""
 
     def __init__(self, services: Services) -> None:
         self._by_id: dict[tuple[str, str], MqttSession] = {}
-        self.topics: dict[str, bytes] = {}
-        """What `topic_field` gave before, by address."""
-
+        self.topic_fields: dict[str, bytes] = TopicFields()
         self._encoded: dict[int, tuple[list[Message], bytes]] = {}
         self._encoded_bytes = 0
         self._properties: dict[tuple[bytes, int], bytes] = {}
@@ -77,15 +84,6 @@ class Clients:
         return len(self._by_id)
 
     # --- encoding ----------------------------------------------------------------------------------------------------
-
-    def topic_field(self, address: HeardAddress) -> bytes:
-        """`mapping.topic_field`, remembered."""
-        topic = self.topics.get(address.address)
-        if topic is None:
-            if len(self.topics) >= TOPICS_MAX:
-                self.topics.clear()
-            topic = self.topics[address.address] = topic_field(address.address)
-        return topic
 
     def properties_of(self, message: Message, now_ms: int, was_sent: bool = False, address: str = "") -> bytes | None:
         """`shown_properties`, remembered where they do not change with the time of day (`now_ms`) or the address."""

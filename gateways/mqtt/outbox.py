@@ -613,7 +613,7 @@ class Outbox:
             return start
         if self.outgoing is not None:
             return self._send_dressed(address, messages, start, stop, qos, self.outgoing, is_own)
-        topic = self.clients.topics.get(address.address) or self.clients.topic_field(address)
+        topic = self.clients.topic_fields[address.address]
         if qos < 2:
             return self._send_run(address, topic, b"", messages, start, stop, qos, False)
         while start < stop and self._room > 0:
@@ -645,8 +645,8 @@ class Outbox:
                 start = end
                 continue
             run_qos = qos_of(message[3], qos) if qos else 0
-            topic, tail = outgoing.topic_and_tail(self.clients.topic_field(address), address.address, shown, run_qos,
-                                                  but)
+            topic, tail = outgoing.topic_and_tail(self.clients.topic_fields[address.address], address.address, shown,
+                                                  run_qos, but)
             fixed = len(tail) + (2 if run_qos else 0)
             large = first_too_large(messages, start, end, len(topic) + fixed, outgoing.packet_bytes_max)
             if large == start and topic != NO_TOPIC:           # an alias may make it larger

@@ -341,6 +341,10 @@ class Core:
         """It takes part in the pending frame. Raises Stopping."""
         self._committer.open_frame().join(waiting)
 
+    def recorder_in(self, partition_id: int) -> Recorder | None:
+        """Who is to be told what happens to messages there: nobody, where none of them is followed."""
+        return self.recorder if self.recorder is not None and partition_id in self.recorder.followed_in else None
+
     def when_next_stored(self, waiting: Participant) -> None:
         """It takes part in the next frame, whoever's it is."""
         self._committer.join_next(waiting)

@@ -298,8 +298,7 @@ class LeasedGroup:
             for lease in prefetcher.cursor.extend(offsets, until_ms):
                 self._core.deadlines.lease_until(self, prefetcher, lease)
             self._core.touch(prefetcher.cursor)
-            recorder = self._core.recorder
-            if recorder is not None and prefetcher.cursor.partition_id in recorder.followed_in:
+            if (recorder := self._core.recorder_in(prefetcher.cursor.partition_id)) is not None:
                 recorder.on_extended(self, prefetcher.cursor, offsets, until_ms)
         self._core.answer(owner, token)
         return refused
@@ -356,8 +355,7 @@ class LeasedGroup:
         self._settled += len(offsets)
         if self._circuit is not None:
             self._circuit.on_acked(len(offsets))
-        recorder = self._core.recorder
-        if recorder is not None and prefetcher.cursor.partition_id in recorder.followed_in:
+        if (recorder := self._core.recorder_in(prefetcher.cursor.partition_id)) is not None:
             recorder.on_acked(self, prefetcher.cursor, offsets)
         receipts = self._core.receipts
         if receipts is not None and receipts.waiting and receipts.on_acked(
@@ -710,8 +708,7 @@ class LeasedGroup:
         if member.keeps:
             self._lease(prefetcher, messages, member, 0, member.taker)
             return
-        recorder = self._core.recorder
-        if recorder is not None and prefetcher.cursor.partition_id in recorder.followed_in:
+        if (recorder := self._core.recorder_in(prefetcher.cursor.partition_id)) is not None:
             recorder.on_handed_out(self, prefetcher.cursor, messages, 0, member.taker)
         self._settle(prefetcher, [message[1] for message in messages], lazily=member.is_lazy)
 
@@ -727,8 +724,7 @@ class LeasedGroup:
                 stop += 1
             lease = Lease(member, until_ms, attempt, [message[1] for message in messages[at:stop]])
             prefetcher.cursor.lease(lease)
-            recorder = self._core.recorder
-            if recorder is not None and prefetcher.cursor.partition_id in recorder.followed_in:
+            if (recorder := self._core.recorder_in(prefetcher.cursor.partition_id)) is not None:
                 recorder.on_handed_out(self, prefetcher.cursor, messages[at:stop], until_ms, taker)
             if member is not None and member.is_lazy:
                 self._core.touch_lazily(prefetcher.cursor)
