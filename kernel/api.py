@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.groups.group import Counts
     from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings
     from gatehouse.kernel.groups.members import Budget, HoldLimit, Member
+    from gatehouse.kernel.halves.producer_transactions import ProducerTransactions
     from gatehouse.kernel.journeys.looking import IsShown, OnFound, OnJourney
     from gatehouse.kernel.journeys.origins import OnCame
     from gatehouse.kernel.journeys.publishers import OnAuthors
@@ -869,6 +870,10 @@ class HubPort(HubFacts, Ports, Protocol):
     @property
     def assigned(self) -> AssignedPort:
         """Groups whose members get whole partitions."""
+
+    @property
+    def producing(self) -> ProducerTransactions:
+        """Producers that have a name, and their transactions."""
 
     @property
     def sessions(self) -> SessionsPort:

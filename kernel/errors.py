@@ -152,6 +152,12 @@ class FencedProducer(KernelError):
     code = "fenced_producer"
 
 
+class OtherProducer(KernelError):
+    """A producer id that is not the one of this producer's name."""
+
+    code = "other_producer"
+
+
 class UnknownProducer(KernelError):
     """A producer id that this hub never gave, or has forgotten."""
 
@@ -427,6 +433,24 @@ class TooManyTransactions(KernelError):
     """As many transactions are undecided already, or hold as many bytes, as the hub keeps."""
 
     code = "too_many_transactions"
+
+
+class NoTransaction(KernelError):
+    """A producer that has begun no transaction, or whose last one ended otherwise."""
+
+    code = "no_transaction"
+
+
+class TransactionEnding(KernelError):
+    """The producer's transaction is being committed; nothing was done, try again."""
+
+    code = "transaction_ending"
+
+
+class InvalidTimeout(KernelError):
+    """A time that no transaction can have."""
+
+    code = "invalid_timeout"
 
 
 class InvalidCheckBack(KernelError):

@@ -35,6 +35,7 @@ from gatehouse.kernel.groups.group_settings import Queue, decode_definition, def
 from gatehouse.kernel.groups.lags import Lags
 from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.halves.halves import Halves
+from gatehouse.kernel.halves.producer_transactions import ProducerTransactions
 from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.memtable import Checkpoints, Memtables
@@ -265,6 +266,9 @@ class Kernel:  # decision 138
         self.halves = Halves(loop=loop, worker=reader_worker, index=index, state=state, clock=clock,
                              committer=committer, appending=appending, scheduling=scheduling, leasing=leasing,
                              identity=identity, fatal=fatal, on_error=on_error, receipts=receipts, recorder=recorder)
+        self.producing = ProducerTransactions(
+            loop=loop, state=state, topics=topics, topic_changes=self._topic_changes, batches=self._batches,
+            committer=committer, halves=self.halves, receipts=receipts, on_error=on_error)
 
     @property
     def epoch(self) -> int:
@@ -315,7 +319,7 @@ class Kernel:  # decision 138
             keepers={Kind.WATERMARKS: self._views.apply_stored, Kind.OFFSET: self._views.apply_stored,
                      Kind.QUEUE: leasing.settle, Kind.GROUP: leasing.settle},
             participants=[self._producers, self._topic_changes, leasing, self.receipts, self.sessions.keeper,
-                          self.sessions.wills],
+                          self.sessions.wills, self.producing],
             noting=[self._retained, self._compaction],
             followers=[self._watches, leasing, self.sessions], forgetters=[self._spill, self._checkpoints],
             copying=[self.receipts], on_grown=self._checkpoints.note, recorder=self.journeys)
@@ -324,6 +328,7 @@ class Kernel:  # decision 138
         self.receipts.open()
         leasing.open()
         self.assigned.open()
+        self.producing.open()
         self.sessions.open()
         self._spill.on_superseded(recovered.superseded)
         self._checkpoints.begin(recovered.kept_end)
@@ -348,6 +353,7 @@ class Kernel:  # decision 138
         self._compaction.stop()
         self.scheduling.stop()
         self.assigned.stop()
+        self.producing.stop()
         self.sessions.stop()
         self.leasing.stop()
         self.trail.stop()
@@ -805,7 +811,7 @@ class Kernel:  # decision 138
             "max_auto_topics": self.settings.max_auto_topics,
             "clock_steps_total": clock.steps,
             "subscriptions": self._subscriptions.count,
-            **self.scheduling.statistics(),
+            **self.scheduling.statistics(), **self.producing.statistics(),
             **({} if self.journeys is None else self.journeys.statistics()), **self.receipts.statistics(),
             **self.sessions.statistics(),
             "epoch": self.epoch,

@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     )
     from gatehouse.kernel.api import Message
     from gatehouse.kernel.message import Fetched, Headers, KnownProducer, OnRetained, Place, Record, Retained
-    from gatehouse.kernel.records.batch import BatchHeader
-    from gatehouse.kernel.records.validation import Divert
+    from gatehouse.kernel.records.validation import Divert, Validated
     from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 
@@ -619,9 +618,9 @@ class Guard:
             self.charging.set_aside_for(name)
         return wait_ms
 
-    def _diverted(self, divert: Divert, number: int, header: BatchHeader, records: list[Record]) -> bool:
+    def _diverted(self, divert: Divert, number: int, validated: Validated) -> bool:
         """See `Divert`. What goes elsewhere is not answered under its number."""
-        if not divert(header, records):
+        if not divert(validated):
             return False
         self._switchboard.take_back(number)
         return True

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.kafka.session import KafkaSession
     from gatehouse.kernel.message import Record, Stored
     from gatehouse.kernel.records.batch import BatchHeader
+    from gatehouse.kernel.records.validation import Validated
     from gatehouse.kernel.state.topics import Topic
 
 HEADER: Final = b"half"
@@ -60,8 +61,18 @@ def may_hold_halves(batch: bytes) -> bool:
     return batch[ATTRIBUTES_AT + 1] & CODEC_MASK != NONE or HEADER in batch[HEADER_BYTES:]
 
 
-def hold_halves(session: KafkaSession, row: Produced, topic: Topic, header: BatchHeader, records: list[Record]) -> bool:
+def require_ordinary(topic: Topic, validated: Validated) -> None:
+    """Raises Refused for half messages and decisions about them in a producer's transaction: there is one at a time."""
+    is_half = topic.settings.interpret_headers and any(_group_of(record) is not None
+                                                       for record in validated.records or ())
+    if is_half or topic.name == DECIDE:
+        raise Refused(INVALID_RECORD, "half messages and decisions about them are in no other transaction: send them "
+                                      "by a producer without a transactional id")
+
+
+def hold_halves(session: KafkaSession, row: Produced, topic: Topic, validated: Validated) -> bool:
     """Hold a batch of half messages, or refuse it, and settle its row; False: it is an ordinary one."""
+    header, records = validated.header, validated.records or []
     try:
         group = _group_of_all(records)
         if group is None:

@@ -60,10 +60,6 @@ MAX_ASKS: Final = 10_000               # records of a batch that may ask for a r
 SLICE_RECORDS: Final = 4096            # a tenth of a millisecond to walk over, some milliseconds to decode
 
 
-Divert = Callable[[BatchHeader, list[Record]], bool]
-"""Is shown the records of a sound batch when its turn has come; True: they went elsewhere, the batch is not stored."""
-
-
 class Validated(NamedTuple):
     """A batch that is what it claims."""
 
@@ -73,6 +69,10 @@ class Validated(NamedTuple):
     opened_bytes: int
     asks: list[tuple[int, Asked, bytes | None, Headers]]      # records that ask for a receipt: index, key, headers
     traced: list[int]                  # records that ask to be followed, where their sender may ask that
+
+
+Divert = Callable[[Validated], bool]
+"""Is shown a sound batch and its records when its turn has come; True: it went elsewhere, and enters no partition."""
 
 
 def opened_limit(stored_bytes: int, record_bytes: int) -> int:

@@ -84,6 +84,8 @@ class Kind(IntEnum):
     SPOOL_KEY = 47        # a key that letters at a meeting point are sealed for, by hub, whose it is, and its number
     SPOOLED = 48          # how far a partition of ours is kept at a meeting point, by hub, topic uuid and partition
     GROUP_CIRCUIT = 43    # a circuit of a group that is open, by tenant and name; see `kernel.groups.circuits`
+    PRODUCER_TRANSACTION = 49    # a producer's id, epoch and transaction, by tenant and the name that it gave itself
+    HELD_BATCH = 50       # a batch of an open transaction of a producer, by producer id and number; inline
     RETAINED_CLOCK = 46   # when and on which hub an address's value was retained or ended, by tenant and levels
 
 

@@ -14,12 +14,20 @@ from typing import Any, Final, NamedTuple
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.addresses.skip_scan import retained_key
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
-from gatehouse.kernel.errors import InvalidRecord, KernelError, MessageTooLarge, UnknownPartition, UnsupportedBatch
+from gatehouse.kernel.errors import (
+    InvalidRecord,
+    KeptFull,
+    KernelError,
+    MessageTooLarge,
+    UnknownPartition,
+    UnsupportedBatch,
+)
 from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import RETAIN, Headers, Judge, Message, Origin, Owner, Record, Speaker
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.records.batch import (
     LOG_APPEND_TIME,
+    MAX_OPENED_BYTES,
     TRANSACTIONAL,
     BatchHeader,
     check_batch,
@@ -29,7 +37,7 @@ from gatehouse.kernel.records.batch import (
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.records.validation import Divert, Validated
 from gatehouse.kernel.state.topics import Topic, Topics
-from gatehouse.kernel.write.committer import UNFOLLOWED, Appending, Committer, ReceiptKeeper
+from gatehouse.kernel.write.committer import KEPT_FULL, UNFOLLOWED, Appending, Committer, ReceiptKeeper
 from gatehouse.kernel.write.idempotency import Idempotency, fingerprint_batches
 from gatehouse.kernel.write.pending_frame import PendingFrame, Run, Submission
 from gatehouse.kernel.write.pending_frame import Places as RunPlaces
@@ -90,13 +98,15 @@ class Batches:
                divert: Divert | None, judge: Judge | None = None) -> None:
         """See `Kernel.append_batch`."""
         arrived, origin = self._arrived(partition_id, batch, divert is not None), self._speaker.origin
+        if arrived.header.attributes & TRANSACTIONAL and divert is None:
+            raise UnsupportedBatch("a batch of a transaction comes with its producer's name")
         self._validating.validate([arrived], owner, token, partial(self._enter, arrived, owner, token, divert, judge,
                                                                    origin), partial(self._refused, arrived, origin))
 
     def append_all(self, batches: list[tuple[int, bytes]], owner: Owner | None, token: object, key: str | None) -> None:
         """See `Kernel.append_batches`."""
         arrived = [self._arrived(partition_id, batch, False) for partition_id, batch in batches]
-        if any(arrival.header.producer_id >= 0 for arrival in arrived):
+        if any(arrival.header.producer_id >= 0 or arrival.header.attributes & TRANSACTIONAL for arrival in arrived):
             raise UnsupportedBatch("batches of an idempotent producer come one by one, each with its sequence")
         records = sum([arrival.header.record_count for arrival in arrived])
         if records > MAX_RECORDS:
@@ -115,8 +125,6 @@ class Batches:
         if len(batch) > limit:
             raise MessageTooLarge(f"a batch of {len(batch)} bytes is more than {topic.name} takes: {limit}")
         header = check_batch(batch)
-        if header.attributes & TRANSACTIONAL:
-            raise UnsupportedBatch("Kafka transactions are not built yet")
         wanted = (wanted or topic.settings.compact or topic.settings.interpret_headers
                   or self._listens(topic))
         return Arrived(partition_id, batch, header, of, limit, wanted, self._speaker.origin.traces)
@@ -140,14 +148,14 @@ class Batches:
         partition_id, (opened,) = arrived.partition_id, validated
         header = opened.header
         self._of(partition_id)
-        if divert is not None and divert(header, opened.records or []):
+        if divert is not None and divert(opened):
             return
         opened, followed = self._followed(arrived, opened, origin)
-        inside = self._inside(arrived, opened)
+        inside = self._inside(arrived.of[0], opened)
         yield from self._look_inside(arrived, inside)
         self._of(partition_id)
         pending_frame = self._committer.open_frame()
-        if header.producer_id >= 0 and self._repeats(pending_frame, partition_id, header, owner, token):
+        if header.producer_id >= 0 and self.repeats(pending_frame, partition_id, header, owner, token):
             return
         if self._disk_guard.short:
             self._disk_guard.refuse()
@@ -164,7 +172,7 @@ class Batches:
     def _enter_all(self, arrived: list[Arrived], owner: Owner | None, token: object, key: str | None,
                    origin: Origin, validated: list[Validated]) -> Entering:
         opening = [self._followed(arrival, opened, origin) for arrival, opened in zip(arrived, validated, strict=True)]
-        insides = [self._inside(arrival, opened) for arrival, (opened, _) in zip(arrived, opening, strict=True)]
+        insides = [self._inside(arrival.of[0], opened) for arrival, (opened, _) in zip(arrived, opening, strict=True)]
         for arrival, inside in zip(arrived, insides, strict=True):
             yield from self._look_inside(arrival, inside)
         for arrival in arrived:
@@ -221,9 +229,9 @@ class Batches:
 
     # ---- what is in them
 
-    def _inside(self, arrived: Arrived, validated: Validated) -> Inside:
+    def _inside(self, topic: Topic, validated: Validated) -> Inside:
         """Nothing of its records yet."""
-        return Inside(validated.records or [], self._listens(arrived.of[0]), [], [])
+        return Inside(validated.records or [], self._listens(topic), [], [])
 
     def _look_inside(self, arrived: Arrived, inside: Inside) -> Iterator[None]:
         """Look into a batch as far as anybody needs it. Raises InvalidAddress."""
@@ -276,8 +284,8 @@ class Batches:
 
     # ---- sequences
 
-    def _repeats(self, pending_frame: PendingFrame, partition_id: int, header: BatchHeader, owner: Owner | None,
-                 token: object) -> bool:
+    def repeats(self, pending_frame: PendingFrame, partition_id: int, header: BatchHeader, owner: Owner | None,
+                token: object) -> bool:
         """Answer a batch that is known or pending already; refuse one that is not the next."""
         state = self._producers.get(partition_id, header.producer_id)
         duplicate = None if state is None else find_duplicate(state, header)
@@ -294,13 +302,61 @@ class Batches:
             pending_frame.submissions.append(Submission(owner, token, None, fixed))
         return True
 
-    def _note_sequence(self, pending_frame: PendingFrame, partition_id: int, header: BatchHeader, run: Run) -> None:
+    def _note_sequence(self, pending_frame: PendingFrame, partition_id: int, header: BatchHeader, run: Run | None
+                       ) -> None:
         state = self._producers.get(partition_id, header.producer_id)
-        batch = KnownBatch(header.base_sequence, header.record_count, PENDING, PENDING)
+        batch = KnownBatch(header.base_sequence, header.record_count, PENDING, PENDING if run is not None else 0)
         now_ms = pending_frame.builder.now_ms
         self._producers.put(partition_id, header.producer_id, with_batch(state, header, now_ms, batch))
         pending_frame.join(self._producers)
-        pending_frame.produced.setdefault((partition_id, header.producer_id), []).append((header, run))
+        batches = pending_frame.produced.setdefault((partition_id, header.producer_id), [])
+        if run is not None:
+            batches.append((header, run))
+
+    # ---- transactions of producers; see `kernel.halves.producer_transactions`
+
+    def hold(self, partition_id: int, validated: Validated, owner: Owner | None, token: object) -> PendingFrame | None:
+        """Take the sequence of a sound batch that is held instead of stored, into the frame that is returned; None: it
+        is known, and will be answered. Raises FencedProducer, OutOfOrderSequence, InvalidAddress, InvalidRecord,
+        UnknownPartition, StorageFull, KeptFull, Stopping, with nothing done."""
+        of, header = self._of(partition_id), validated.header
+        pending_frame = self._committer.open_frame()
+        if self.repeats(pending_frame, partition_id, header, owner, token):
+            return None
+        if self._disk_guard.short:
+            self._disk_guard.refuse()
+        if self._disk_guard.kept_full:
+            raise KeptFull(KEPT_FULL)
+        if of[0].settings.compact:
+            for _ in self._note(of, self._inside(of[0], validated)):
+                pass                                 # what its topic would refuse is refused now
+        self._note_sequence(pending_frame, partition_id, header, None)
+        return pending_frame
+
+    def release(self, held: list[tuple[int, bytes]], origin: Origin, settle: Callable[[PendingFrame], None]
+                ) -> Entering:
+        """Batches that were held enter their partitions together, in one frame with what `settle` adds; those of
+        topics that are gone do not. Raises InvalidAddress, InvalidRecord, StorageFull, Stopping, with nothing done."""
+        entering: list[tuple[Arrived, Validated, object, Inside]] = []
+        for partition_id, batch in held:
+            of = self._topics.of_partition(partition_id)
+            if of is not None:
+                settings, limit = of[0].settings, self._places.max_message_bytes(of[0])
+                wanted = settings.compact or settings.interpret_headers or self._listens(of[0])
+                arrived = Arrived(partition_id, batch, read_header(batch), of, max(limit, MAX_OPENED_BYTES), wanted)
+                opened, followed = self._followed(arrived, arrived.validated(MAX_OPENED_BYTES), origin)
+                inside = self._inside(of[0], opened)
+                yield from self._look_inside(arrived, inside)
+                entering.append((arrived, opened, followed, inside))
+                yield
+        pending_frame = self._committer.open_frame()
+        if self._disk_guard.short:
+            self._disk_guard.refuse()
+        settle(pending_frame)
+        for arrived, opened, followed, inside in entering:
+            if self._topics.of_partition(arrived.partition_id) is not None:
+                self._add(pending_frame, arrived.of[0], arrived.partition_id, opened, inside, followed, origin)
+        self._committer.note_size()
 
 
 def as_appended(validated: Validated, inside: Inside, now_ms: int) -> tuple[Validated, Inside]:

@@ -57,10 +57,15 @@ class TopicChanges:
     def new_producer_id(self, owner: Owner, token: object) -> None:
         """See `Kernel.new_producer_id`."""
         pending_frame = self._committer.open_frame()
-        producer_id = self._topics.new_producer_id()
-        pending_frame.state.append(self._counters())
+        producer_id = self.next_producer_id(pending_frame)
         pending_frame.submissions.append(Submission(owner, token, None,
                                                     (pending_frame.builder.now_ms, [(producer_id, 0, 0)])))
+
+    def next_producer_id(self, pending_frame: PendingFrame) -> int:
+        """One that nobody has, from the moment at which this frame is durable."""
+        producer_id = self._topics.new_producer_id()
+        pending_frame.state.append(self._counters())
+        return producer_id
 
     def _define(self, pending_frame: PendingFrame, topic_id: int, topic: Topic | None, owner: Owner | None,
                 token: object) -> None:

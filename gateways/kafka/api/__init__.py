@@ -34,10 +34,19 @@ from gatehouse.gateways.kafka.api.membership import HEARTBEAT, JOIN_GROUP, LEAVE
 from gatehouse.gateways.kafka.api.metadata import FIND_COORDINATOR, METADATA
 from gatehouse.gateways.kafka.api.offsets import OFFSET_COMMIT, OFFSET_FETCH
 from gatehouse.gateways.kafka.api.partition_lookup import DESCRIBE_PRODUCERS, LIST_OFFSETS, OFFSET_FOR_LEADER_EPOCH
-from gatehouse.gateways.kafka.api.produce import INIT_PRODUCER_ID, PRODUCE
+from gatehouse.gateways.kafka.api.produce import PRODUCE
 from gatehouse.gateways.kafka.api.quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from gatehouse.gateways.kafka.api.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from gatehouse.gateways.kafka.api.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_RECORDS, DELETE_TOPICS
+from gatehouse.gateways.kafka.api.transactions import (
+    ADD_OFFSETS,
+    ADD_PARTITIONS,
+    DESCRIBE_TRANSACTIONS,
+    END_TXN,
+    INIT_PRODUCER_ID,
+    LIST_TRANSACTIONS,
+    TXN_OFFSET_COMMIT,
+)
 from gatehouse.gateways.kafka.request import Api
 
 APIS: Final[dict[int, Api]] = {api.key: api for api in (
@@ -48,4 +57,5 @@ APIS: Final[dict[int, Api]] = {api.key: api for api in (
     DESCRIBE_CLUSTER, DESCRIBE_TOPIC_PARTITIONS, ELECT_LEADERS, ALTER_REASSIGNMENTS, LIST_REASSIGNMENTS,
     OFFSET_FOR_LEADER_EPOCH, ALTER_LOG_DIRS, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS, DESCRIBE_QUORUM,
     DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, DESCRIBE_SCRAM, ALTER_SCRAM, DESCRIBE_CLIENT_QUOTAS,
-    ALTER_CLIENT_QUOTAS, CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE)}
+    ALTER_CLIENT_QUOTAS, CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE,
+    ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS)}

@@ -164,8 +164,10 @@ def coordinator_of(session: KafkaSession, key: str, key_type: int) -> Row:
 def check_key(session: KafkaSession, key: str, key_type: int) -> tuple[int, str | None]:
     """Why there is no coordinator for this key, as error number and text; NONE where there is one."""
     if key_type == TRANSACTION:
-        return (TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-                "Kafka's transactions are not offered here, so nobody may use an id for them")
+        if not session.admission.may_group(session.principal, Operation.TRANSACT, key):
+            return (TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                    f"{session.principal.name} has not the right `transact` on the group {key!r}")
+        return NONE, None
     if key_type == SHARE:
         return INVALID_REQUEST, "share groups are not offered here, so their partitions have no coordinator"
     if key_type != GROUP:

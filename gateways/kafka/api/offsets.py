@@ -7,12 +7,14 @@ keeping them longer.
 
 Fetched are the offsets of the partitions that are named, or of all. A partition without a commit has offset -1, as in
 Kafka, and so has one that is not there: a consumer of a topic that is not made yet, or just deleted, would fail by an
-error. What is on its way to the disk is not shown yet. A group whose messages are leased commits nothing: it is
-refused, as it would be refused to commit. From version 10 on topics are said by their ids.
+error. What is on its way to the disk is not shown yet. Who wants what transactions leave (`require_stable`) asks again
+where an open one moves the offset. A group whose messages are leased commits nothing: it is refused, as it would be
+refused to commit. From version 10 on topics are said by their ids.
 """
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -32,6 +34,7 @@ from gatehouse.gateways.kafka.error_codes import (
     NONE,
     OFFSET_METADATA_TOO_LARGE,
     UNKNOWN_TOPIC_OR_PARTITION,
+    UNSTABLE_OFFSET_COMMIT,
 )
 from gatehouse.gateways.kafka.mapping import Refused, coordinator_code_of
 from gatehouse.gateways.kafka.request import Api, Request, find_asked
@@ -156,6 +159,7 @@ OFFSET_COMMIT = Api(key=8, name="OffsetCommit", first_version=2, last_version=10
 FIRST_WITH_GROUPS: Final = 8     # the version from which on a request names several groups
 FIRST_WITH_ERROR: Final = 2      # the version from which on a group has an error of its own
 NOTHING: Final = -1
+NOTHING_MOVES: Final[AbstractSet[int]] = frozenset()
 Committed = dict[int, tuple[int, bytes]]
 
 
@@ -167,10 +171,10 @@ def fetch_offsets(request: Request) -> Iterator[None]:
         by_id = request.version >= FIRST_BY_ID
         rows = []
         for group in groups.values():
-            rows.append((yield from fetch(session, group, group.topics, by_id)))
+            rows.append((yield from fetch(session, group, group.topics, asked.require_stable, by_id)))
         request.answer(OffsetFetchResponse, throttle_time_ms=0, groups=rows)
         return
-    answer = yield from fetch(session, asked, asked.topics)
+    answer = yield from fetch(session, asked, asked.topics, getattr(asked, "require_stable", False))
     if request.version < FIRST_WITH_ERROR and answer.error_code != NONE:
         answer.topics = [Row(name=topic.name, partitions=[row_of(index, None, answer.error_code)
                                                           for index in topic.partition_indexes])
@@ -178,21 +182,23 @@ def fetch_offsets(request: Request) -> Iterator[None]:
     request.answer(OffsetFetchResponse, throttle_time_ms=0, error_code=answer.error_code, topics=answer.topics)
 
 
-def fetch(session: KafkaSession, asked: Any, topics: list[Any] | None, by_id: bool = False
+def fetch(session: KafkaSession, asked: Any, topics: list[Any] | None, only_stable: bool, by_id: bool = False
           ) -> Generator[None, None, Row]:
-    """One group. `topics` None asks for all that it has committed."""
+    """One group. `topics` None asks for all that it has committed; `only_stable`: not what a transaction moves."""
     yield
     name = asked.group_id
     error = check(session, name, asked)
     if error != NONE:
         return Row(group_id=name, topics=[], error_code=error)
-    committed = session.kernel.groups.committed(name, session.principal.tenant)
+    tenant = session.principal.tenant
+    committed = session.kernel.groups.committed(name, tenant)
+    moving = session.kernel.producing.moving(name, tenant) if only_stable else NOTHING_MOVES
     if topics is None:
-        rows = yield from everything(session, committed)
+        rows = yield from everything(session, committed, moving)
     else:
         rows = []
         for topic in topics:
-            rows.append((yield from named(session, topic, committed, by_id)))
+            rows.append((yield from named(session, topic, committed, moving, by_id)))
     return Row(group_id=name, topics=rows, error_code=NONE)
 
 
@@ -210,7 +216,8 @@ def check(session: KafkaSession, name: str, asked: Any) -> int:
     return NONE
 
 
-def named(session: KafkaSession, asked: Any, committed: Committed, by_id: bool) -> Generator[None, None, Row]:
+def named(session: KafkaSession, asked: Any, committed: Committed, moving: AbstractSet[int], by_id: bool
+          ) -> Generator[None, None, Row]:
     """A topic's partitions as they are asked for."""
     yield
     try:
@@ -221,25 +228,29 @@ def named(session: KafkaSession, asked: Any, committed: Committed, by_id: bool) 
     else:
         rows = []
         for index in asked.partition_indexes:
-            rows.append(partition_row(topic, index, committed))
+            rows.append(partition_row(topic, index, committed, moving))
             yield
     return Row(name=asked.name, topic_id=getattr(asked, "topic_id", None), partitions=rows)
 
 
-def partition_row(topic: Topic, index: int, committed: Committed) -> Row:
+def partition_row(topic: Topic, index: int, committed: Committed, moving: AbstractSet[int]) -> Row:
     try:
-        return row_of(index, committed.get(topic.partition_id(index)))
+        partition_id = topic.partition_id(index)
     except UnknownPartition:
         return row_of(index, None)
+    if partition_id in moving:
+        return row_of(index, None, UNSTABLE_OFFSET_COMMIT)               # clients ask again
+    return row_of(index, committed.get(partition_id))
 
 
-def everything(session: KafkaSession, committed: Committed) -> Generator[None, None, list[Row]]:
+def everything(session: KafkaSession, committed: Committed, moving: AbstractSet[int]
+               ) -> Generator[None, None, list[Row]]:
     """All that is committed in topics that the client may read."""
     may = session.admission.may_topic
     rows = []
     for topic in session.guard.topics():
-        partitions = [row_of(index, committed[partition_id]) for index, partition_id in enumerate(topic.partition_ids())
-                      if partition_id in committed]
+        partitions = [partition_row(topic, index, committed, moving) for index, partition_id
+                      in enumerate(topic.partition_ids()) if partition_id in committed or partition_id in moving]
         if partitions and may(session.principal, Operation.CONSUME, topic.name):
             rows.append(Row(name=topic.name, topic_id=UUID(bytes=topic.uuid), partitions=partitions))
         yield

@@ -4,9 +4,7 @@ A refusal is raised by the kernel, or comes as its answer where a batch was open
 answer; as Kafka does, the door closes the connection of such a producer when one of its batches is refused, so that it
 notices. acks=1 and acks=all are the same here: stored means synced.
 
-InitProducerId 0 to 5: a producer id for idempotent producing. As in Kafka, a producer without a transactional id always
-gets a new id with epoch 0, even if it names the one it has. With a transactional id it is refused, as FindCoordinator
-refuses it, where stock clients ask first.
+A batch of a transaction is held until its producer commits, and answered with base offset -1 (`api/transactions.py`).
 """
 from __future__ import annotations
 
@@ -14,8 +12,6 @@ import struct
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
-
-from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
@@ -39,7 +35,7 @@ from gatehouse.gateways.kafka.error_codes import (
 )
 from gatehouse.gateways.kafka.mapping import Refused, code_of
 from gatehouse.gateways.kafka.request import Api, Request, find_by_id, find_topic, text_of
-from gatehouse.gateways.kafka.transacting import DECIDE, KafkaDeciding, hold_halves, may_hold_halves
+from gatehouse.gateways.kafka.transacting import DECIDE, KafkaDeciding, hold_halves, may_hold_halves, require_ordinary
 from gatehouse.kernel.errors import KernelError, RecordsRefused, UnknownTopic
 from gatehouse.kernel.message import Record, Stored
 from gatehouse.kernel.records.batch import (
@@ -48,15 +44,15 @@ from gatehouse.kernel.records.batch import (
     HEADER_BYTES,
     LENGTH_COVERS_FROM,
     TRANSACTIONAL,
-    BatchHeader,
 )
-from gatehouse.kernel.records.validation import Divert
+from gatehouse.kernel.records.validation import Divert, Validated
 from gatehouse.kernel.state.topics import Topic
 
 if TYPE_CHECKING:
     from gatehouse.gateways.kafka.session import KafkaSession
 
 PUBLISH: Final = Operation.PUBLISH     # decision 357: looked up once
+TRANSACT: Final = Operation.TRANSACT
 NO_ACKS: Final = 0
 ALLOWED_ACKS: Final = (-1, 0, 1)
 MANY: Final = 1_000              # partitions of a request, which take some milliseconds
@@ -102,9 +98,9 @@ class Produced:
         if isinstance(refusal, RecordsRefused):
             self.records = refusal.records
 
-    def keep_decisions(self, header: BatchHeader, records: list[Record]) -> bool:
+    def keep_decisions(self, validated: Validated) -> bool:
         """Keep the decisions of a batch: they are carried out once they are stored."""
-        self.decisions = records
+        self.decisions = validated.records or []
         return False
 
     def row(self) -> tuple[int, int, int, int, int, bytes | None, Sequence[int]]:
@@ -115,10 +111,11 @@ class Produced:
 class Produce:
     """One produce request until its last batch is stored."""
 
-    __slots__ = ("request", "guard", "acks", "topics", "pending", "throttle_ms")
+    __slots__ = ("request", "guard", "acks", "transactional_id", "topics", "pending", "throttle_ms")
 
-    def __init__(self, request: Request, acks: int) -> None:
+    def __init__(self, request: Request, acks: int, transactional_id: str | None = None) -> None:
         self.request = request
+        self.transactional_id = transactional_id     # of the producer whose transaction this is about
         self.guard = request.session.guard  # that was asked for its topics: the client may log in again meanwhile
         self.acks = acks
         self.topics: list[tuple[bytes, list[Produced]]] = []
@@ -153,7 +150,7 @@ class Produce:
         for row, (_, batch) in zip(rows, partitions, strict=True):
             batch = batch or b""
             try:
-                count = check_produced(batch, self.request.version)
+                count = check_produced(batch, self.request.version, self.transactional_id is not None)
                 self._append(topic, row, batch, count)
             except Refused as refusal:
                 row.refuse(refusal.code, str(refusal))
@@ -165,7 +162,9 @@ class Produce:
         """Raises Refused, KernelError, Denied."""
         session = self.request.session
         divert: Divert | None = None
-        if topic.name == DECIDE:
+        if self.transactional_id is not None:
+            divert = partial(self._hold, topic, row)
+        elif topic.name == DECIDE:
             divert = row.keep_decisions
         elif topic.settings.interpret_headers and may_hold_halves(batch):
             divert = partial(hold_halves, session, row, topic)
@@ -183,6 +182,22 @@ class Produce:
         except KernelError:
             self.pending -= 1
             raise
+
+    def _hold(self, topic: Topic, row: Produced, validated: Validated) -> bool:
+        """Hold a batch for its producer's transaction, or refuse it, and settle its row."""
+        session = self.request.session
+        try:
+            require_ordinary(topic, validated)
+            session.kernel.producing.hold(topic.tenant, self.transactional_id or "", topic.partition_id(row.index),
+                                          validated, session, row)
+        except Refused as refusal:
+            row.refuse(refusal.code, str(refusal))
+        except KernelError as refusal:
+            row.refuse_for(refusal)
+        else:
+            return True
+        self.settle()
+        return True
 
     def finish(self) -> None:
         """Everything is with the kernel."""
@@ -241,7 +256,7 @@ _LENGTH_TO_ATTRIBUTES = struct.Struct(">8xi4xb4xh")
 _RECORD_COUNT = struct.Struct(">57xi")
 
 
-def check_produced(batch: bytes, version: int) -> int:
+def check_produced(batch: bytes, version: int, is_transactional: bool = False) -> int:
     """The number of records that a produced batch claims. Raises Refused for what Produce `version` may not carry.
 
     Whether it is sound (CRC, records, sequence) is for the kernel to say.
@@ -260,8 +275,8 @@ def check_produced(batch: bytes, version: int) -> int:
         raise Refused(INVALID_RECORD, "a produce request carries exactly one record batch per partition")
     if attributes & CONTROL:
         raise Refused(INVALID_RECORD, "control batches are not accepted from producers")
-    if attributes & TRANSACTIONAL:
-        raise Refused(INVALID_TXN_STATE, "transactions are not offered here")
+    if bool(attributes & TRANSACTIONAL) != is_transactional:
+        raise Refused(INVALID_TXN_STATE, "a batch is of the transaction of its request, or of none")
     codec = attributes & CODEC_MASK
     if codec > ZSTD or codec == ZSTD and version < PRODUCE_ZSTD:
         raise Refused(UNSUPPORTED_COMPRESSION_TYPE, f"compression codec {codec} in Produce {version}")
@@ -286,10 +301,15 @@ def note_delay(session: KafkaSession, batch: bytes) -> None:
 
 
 def dispatch(request: Request) -> Iterator[None] | None:
-    _transactional_id, acks, _timeout_ms, topics = decode_produce(request.data, request.at, request.end,
-                                                                  request.version)
+    said_id, acks, _timeout_ms, topics = decode_produce(request.data, request.at, request.end, request.version)
     request.data = b""
-    produce = Produce(request, acks)
+    transactional_id = None
+    if said_id is not None:
+        transactional_id = said_id.decode(errors="replace")
+        if not request.session.admission.may_group(request.session.principal, TRANSACT, transactional_id):
+            refuse_all(Produce(request, acks), topics)
+            return None
+    produce = Produce(request, acks, transactional_id)
     if sum([len(partitions) for _, partitions in topics]) > MANY:
         return in_steps(produce, topics)
     for name, partitions in topics:
@@ -297,6 +317,16 @@ def dispatch(request: Request) -> Iterator[None] | None:
             produce.append(name, partitions)
     produce.finish()
     return None
+
+
+def refuse_all(produce: Produce, topics: list[ProduceTopic]) -> None:
+    """The client may not use the transactional id."""
+    for name, partitions in topics:
+        rows = [Produced(produce, index) for index, _ in partitions]
+        for row in rows:
+            row.refuse(TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this user may not use this transactional id")
+        produce.topics.append((name, rows))
+    produce.finish()
 
 
 def in_steps(produce: Produce, topics: list[ProduceTopic]) -> Iterator[None]:
@@ -312,38 +342,3 @@ def in_steps(produce: Produce, topics: list[ProduceTopic]) -> Iterator[None]:
 # librdkafka takes a broker without version 0 for one that knows no compression (KAFKA-18659).
 PRODUCE = Api(key=0, name="Produce", first_version=3, last_version=13, first_flexible=PRODUCE_FLEXIBLE, first_listed=0,
               dispatch=dispatch)
-
-
-class NewProducer:
-    """Waits until the id is durable: an id that a restart could give again would merge two producers."""
-
-    __slots__ = ("request",)
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-
-    def on_stored(self, stored: Stored) -> None:
-        if stored.error is not None:
-            answer_producer_id(self.request, code_of(stored.error))
-        else:
-            answer_producer_id(self.request, NONE, stored.positions[0][0], 0)
-
-
-def give_producer_id(request: Request) -> None:
-    asked = request.decode(InitProducerIdRequest)
-    if asked.transactional_id is not None:
-        answer_producer_id(request, TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        return
-    try:
-        request.session.guard.new_producer_id(request.session, NewProducer(request))
-    except KernelError as refusal:
-        answer_producer_id(request, code_of(refusal))
-
-
-def answer_producer_id(request: Request, error: int, producer_id: int = -1, producer_epoch: int = -1) -> None:
-    request.answer(InitProducerIdResponse, throttle_time_ms=0, error_code=error, producer_id=producer_id,
-                   producer_epoch=producer_epoch)
-
-
-INIT_PRODUCER_ID = Api(key=22, name="InitProducerId", first_version=0, last_version=5, first_flexible=2,
-                       dispatch=give_producer_id, message=InitProducerIdRequest)

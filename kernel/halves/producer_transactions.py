@@ -1,0 +1,501 @@
+"""Producers' transactions: whole batches that nobody sees until their producer commits, with what its groups have read.
+
+    name ─► producer id, epoch ─► begin ─► hold ..., add_offsets ─► end: all of it in one frame, or nothing
+             a newer epoch fences           └─► silence ─► rolled back, and fenced
+
+A producer has a name of its own (in Kafka: its transactional id), and one transaction at a time. A held batch is kept
+as it came, in no partition: it has no offset, and holds back no reader. So every door sees it once it is committed, and
+never otherwise. Its producer's sequence is kept in the same frame: sent again, it is held once.
+
+State records: Kind.PRODUCER_TRANSACTION, by tenant, NUL and name, JSON; Kind.HELD_BATCH, by producer id and number,
+in which lies the partition id (u64), the size opened (u32) and the batch.
+"""
+from __future__ import annotations
+
+import struct
+from base64 import b64decode, b64encode
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Final, NamedTuple
+
+import orjson
+from crc32c import crc32c
+
+from gatehouse.kernel.errors import (
+    FencedProducer,
+    InvalidTimeout,
+    KernelError,
+    NoTransaction,
+    OtherProducer,
+    Stopping,
+    TooManyTransactions,
+    TransactionEnding,
+    TransactionTooLarge,
+)
+from gatehouse.kernel.halves.halves import Halves
+from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import Origin, Owner, Stored, tell
+from gatehouse.kernel.ports import Loop, Timer
+from gatehouse.kernel.receipts import Receipts
+from gatehouse.kernel.records.batch import ATTRIBUTES_AT, CRC_AT, TRANSACTIONAL
+from gatehouse.kernel.records.validation import Validated
+from gatehouse.kernel.slices import Slices
+from gatehouse.kernel.state.state import Kind, StateTable, offset_record
+from gatehouse.kernel.state.topics import Topics
+from gatehouse.kernel.write.batches import Batches
+from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.pending_frame import PendingFrame, Submission
+from gatehouse.kernel.write.topic_changes import TopicChanges
+
+MAX_TIMEOUT_MS: Final = 900_000           # Kafka's transaction.max.timeout.ms
+MAX_HELD_BYTES: Final = 256 << 20         # of one transaction, opened: so much enters in one frame
+MAX_NAMES: Final = 100_000                # producers with a name: each costs about a KiB of memory
+UNUSED_MS: Final = 7 * 24 * 3_600_000     # Kafka's transactional.id.expiration.ms
+LOOK_MS: Final = 3_600_000
+LAST_EPOCH: Final = (1 << 15) - 2         # the next producer of the name gets another id
+NO_EPOCH: Final = -1
+HELD_OFFSET: Final = -1                   # what a batch that is held is answered with
+
+OPEN: Final = "open"
+COMMITTED: Final = "committed"
+ROLLED_BACK: Final = "rolled_back"
+NEW: Final = "new"
+
+_HELD_KEY = struct.Struct(">QQ")
+_HELD = struct.Struct(">QI")
+
+Key = tuple[str, str]
+"""Tenant, and the name that a producer gave itself."""
+
+Offsets = dict[str, dict[int, tuple[int, bytes]]]
+"""By group and partition id: the next offset, and some bytes of the group's own."""
+
+
+class KnownTransaction(NamedTuple):
+    """What people are shown of a producer and its transaction."""
+
+    name: str
+    producer_id: int
+    epoch: int
+    state: str                      # OPEN, COMMITTED, ROLLED_BACK; NEW: it has begun none
+    ending: bool                    # it is being committed
+    timeout_ms: int
+    begun_ms: int                   # wall time; -1: none is open
+    partition_ids: list[int]        # that it writes to
+    groups: list[str]               # whose offsets it moves
+
+
+class Producer:
+    """One name, with the transaction that is open, or how the last one ended."""
+
+    __slots__ = ("key", "producer_id", "epoch", "last_epoch", "timeout_ms", "state", "begun_ms", "used_ms",
+                 "partitions", "offsets", "held", "held_bytes", "ending", "timer")
+
+    def __init__(self, key: Key, producer_id: int) -> None:
+        self.key = key
+        self.producer_id = producer_id
+        self.epoch = 0
+        self.last_epoch = NO_EPOCH               # that its owner had before, and may still name
+        self.timeout_ms = 0
+        self.state = NEW
+        self.begun_ms = 0                        # hub time
+        self.used_ms = 0
+        self.partitions: set[int] = set()
+        self.offsets: Offsets = {}
+        self.held = 0                            # batches, numbered from 0
+        self.held_bytes = 0                      # opened
+        self.ending = False
+        self.timer: Timer | None = None
+
+    def encode(self) -> bytes:
+        """Its state record's value."""
+        return orjson.dumps({
+            "id": self.producer_id, "epoch": self.epoch, "last": self.last_epoch, "timeout": self.timeout_ms,
+            "state": self.state, "begun": self.begun_ms, "used": self.used_ms, "partitions": sorted(self.partitions),
+            "offsets": {group: [[partition_id, offset, b64encode(metadata).decode()]
+                                for partition_id, (offset, metadata) in of_group.items()]
+                        for group, of_group in self.offsets.items()}})
+
+    @classmethod
+    def decode(cls, key: bytes, value: bytes) -> Producer:
+        """As `encode` wrote it."""
+        tenant, _, name = key.decode().partition("\0")
+        said = orjson.loads(value)
+        producer = cls((tenant, name), said["id"])
+        producer.epoch, producer.last_epoch, producer.timeout_ms = said["epoch"], said["last"], said["timeout"]
+        producer.state, producer.begun_ms, producer.used_ms = said["state"], said["begun"], said["used"]
+        producer.partitions = set(said["partitions"])
+        producer.offsets = {group: {partition_id: (offset, b64decode(metadata))
+                                    for partition_id, offset, metadata in of_group}
+                            for group, of_group in said["offsets"].items()}
+        return producer
+
+    def record(self) -> StateRecord:
+        """What is to be known of it after a start."""
+        return StateRecord(Kind.PRODUCER_TRANSACTION, "\0".join(self.key).encode(), self.encode())
+
+    def renew(self, timeout_ms: int) -> None:
+        """Whoever has the id and epoch from here on is the producer of this name."""
+        self.timeout_ms = timeout_ms
+
+    def fence(self, last_epoch: int) -> None:
+        """Its epoch is over. `last_epoch` is what its owner may still name to be given the new one."""
+        self.last_epoch = last_epoch
+        self.epoch += 1
+
+    def replace(self, producer_id: int) -> None:
+        """Its epochs are used up."""
+        self.producer_id, self.epoch, self.last_epoch = producer_id, 0, NO_EPOCH
+
+    def begin(self, now_ms: int) -> None:
+        """Its transaction is open."""
+        self.state, self.begun_ms, self.used_ms = OPEN, now_ms, now_ms
+
+    def note_held(self, opened_bytes: int) -> None:
+        """One more batch of it is held."""
+        self.held += 1
+        self.held_bytes += opened_bytes
+
+    def end(self, state: str) -> None:
+        """Nothing is open, and nothing held, any more."""
+        self.state = state
+        self.partitions, self.offsets, self.held, self.held_bytes, self.ending = set(), {}, 0, 0, False
+        self.disarm()
+
+    def be_ending(self, ending: bool) -> None:
+        """It is being committed, or could not be."""
+        self.ending = ending
+
+    def arm(self, timer: Timer) -> None:
+        """It is rolled back then."""
+        self.disarm()
+        self.timer = timer
+
+    def disarm(self) -> None:
+        """Nothing happens by itself any more."""
+        timer, self.timer = self.timer, None
+        if timer is not None:
+            timer.cancel()
+
+
+class Commit(NamedTuple):
+    """A transaction whose batches are about to enter."""
+
+    producer: Producer
+    batches: list[tuple[int, bytes]]
+    origin: Origin
+    owner: Owner | None
+    token: object
+
+
+class ProducerTransactions:  # decision 361
+    """All producers that have a name. A refusal is raised with nothing done; all else is answered when durable."""
+
+    def __init__(self, *, loop: Loop, state: StateTable, topics: Topics, topic_changes: TopicChanges, batches: Batches,
+                 committer: Committer, halves: Halves, receipts: Receipts, on_error: Callable[[Exception], None]
+                 ) -> None:
+        self._loop = loop
+        self._state = state
+        self._topics = topics
+        self._topic_changes = topic_changes
+        self._batches = batches
+        self._committer = committer
+        self._halves = halves
+        self._on_error = on_error
+        self._receipts = receipts
+        self._producers: dict[Key, Producer] = {}
+        self._commits: deque[Commit] = deque()
+        self._slices = Slices(loop, on_error)
+        self._stopped = False
+        self.committed_total = 0
+        self.rolled_back_total = 0
+
+    # ---- over a start
+
+    def open(self) -> None:
+        """Go on where the log ended."""
+        self._load()
+        self._loop.call_at(self._loop.now_ms() + LOOK_MS, self._look)
+
+    def stop(self) -> None:
+        """Roll nothing back any more."""
+        self._stopped = True
+        for producer in self._producers.values():
+            producer.disarm()
+
+    def _load(self) -> None:
+        for producer in self._producers.values():
+            producer.disarm()
+        self._producers = {}
+        by_id: dict[int, Producer] = {}
+        for key, value in self._state.scan(Kind.PRODUCER_TRANSACTION):
+            producer = Producer.decode(key, value)
+            self._producers[producer.key] = by_id[producer.producer_id] = producer
+        for key, value in self._state.scan(Kind.HELD_BATCH):
+            holder = by_id.get(_HELD_KEY.unpack(key)[0])
+            if holder is not None:
+                holder.note_held(_HELD.unpack_from(value)[1])
+        for producer in self._producers.values():
+            if producer.state == OPEN:
+                self._arm(producer)
+
+    def _arm(self, producer: Producer) -> None:
+        producer.arm(self._loop.call_at(producer.begun_ms + producer.timeout_ms, partial(self._on_time, producer)))
+
+    def _on_time(self, producer: Producer) -> None:
+        """Its owner was silent for too long: rolled back, and what it says from here on is of an older epoch."""
+        if self._stopped or not self._is_current(producer) or producer.state != OPEN:
+            return
+        if producer.ending:
+            self._arm_again(producer)
+            return
+        try:
+            frame = self._committer.open_frame()
+        except Stopping:
+            return
+        producer.fence(producer.epoch)
+        self._settle(producer, ROLLED_BACK, None, None, frame)
+
+    def _arm_again(self, producer: Producer) -> None:
+        producer.arm(self._loop.call_at(self._loop.now_ms() + producer.timeout_ms, partial(self._on_time, producer)))
+
+    def _look(self) -> None:
+        """Names that nobody has used for a week are forgotten."""
+        if self._stopped:
+            return
+        before_ms = self._loop.now_ms() - UNUSED_MS
+        unused = [producer for producer in self._producers.values()
+                  if producer.state != OPEN and producer.used_ms < before_ms]
+        try:
+            if unused:
+                self._committer.put_state([producer.record()._replace(value=None) for producer in unused]).join(self)
+                for producer in unused:
+                    del self._producers[producer.key]
+        except Stopping:
+            return
+        self._loop.call_at(self._loop.now_ms() + LOOK_MS, self._look)
+
+    def _is_current(self, producer: Producer) -> bool:
+        return self._producers.get(producer.key) is producer
+
+    # ---- what producers ask for
+
+    def identify(self, tenant: str, name: str, timeout_ms: int, producer_id: int, epoch: int, owner: Owner,
+                 token: object) -> None:
+        """The producer id and epoch of whoever has this name from here on: answered as (producer id, epoch, 0). What
+        its predecessor had open is rolled back. `producer_id` and `epoch` are what it had, -1 where it begins.
+
+        Raises InvalidTimeout, TooManyTransactions, TransactionEnding, FencedProducer, OtherProducer, Stopping.
+        """
+        if not 0 < timeout_ms <= MAX_TIMEOUT_MS:
+            raise InvalidTimeout(f"a transaction lasts for {MAX_TIMEOUT_MS} ms at most")
+        producer = self._producers.get((tenant, name))
+        if producer is None and len(self._producers) >= MAX_NAMES:
+            raise TooManyTransactions(f"{MAX_NAMES} producers have names already")
+        if producer is not None and producer_id >= 0 and producer.producer_id != producer_id:
+            raise FencedProducer(f"{name} is another producer by now")
+        if producer is not None and producer_id >= 0 and (epoch < 0 or epoch not in (producer.epoch,
+                                                                                      producer.last_epoch)):
+            raise FencedProducer(f"{name} has the epoch {producer.epoch}, not {epoch}")
+        if producer is not None and producer.ending:
+            raise TransactionEnding(f"the transaction of {name} is being committed")
+        frame = self._committer.open_frame()
+        if producer is None:
+            producer = self._producers[tenant, name] = Producer(
+                (tenant, name), self._topic_changes.next_producer_id(frame))
+        elif producer_id >= 0 and epoch != producer.epoch:
+            pass                                     # it has been given its epoch, and has not heard of it
+        elif producer.epoch >= LAST_EPOCH:
+            self._roll_back(producer, frame)
+            producer.replace(self._topic_changes.next_producer_id(frame))
+        else:
+            self._roll_back(producer, frame)
+            producer.fence(producer.epoch if producer_id >= 0 else NO_EPOCH)
+        producer.renew(timeout_ms)
+        self._put(producer, frame)
+        frame.submissions.append(Submission(owner, token, None, (frame.builder.now_ms, [
+            (producer.producer_id, producer.epoch, 0)])))
+
+    def begin(self, tenant: str, name: str, producer_id: int, epoch: int, partition_ids: list[int], group: str | None,
+              owner: Owner, token: object) -> None:
+        """The transaction is open, and will write to these partitions, and move the offsets of this group. Raises
+        OtherProducer, FencedProducer, TransactionEnding, Stopping."""
+        producer = self._require(tenant, name, producer_id, epoch)
+        frame = self._committer.open_frame()
+        if producer.state != OPEN:
+            producer.begin(self._loop.now_ms())
+            self._arm(producer)
+        producer.partitions.update(partition_ids)
+        if group is not None:
+            producer.offsets.setdefault(group, {})
+        self._put(producer, frame).answer(owner, token)
+
+    def hold(self, tenant: str, name: str, partition_id: int, validated: Validated, owner: Owner | None, token: object
+             ) -> None:
+        """Hold a sound batch of an open transaction: answered with the offset `HELD_OFFSET`. Raises NoTransaction,
+        TransactionTooLarge, and what `begin` and `Batches.hold` raise."""
+        header = validated.header
+        producer = self._require(tenant, name, header.producer_id, header.producer_epoch)
+        if producer.state != OPEN or partition_id not in producer.partitions:
+            raise NoTransaction(f"{name} has no transaction that writes to this partition")
+        opened_bytes = max(validated.opened_bytes, len(validated.batch))
+        if producer.held_bytes + opened_bytes > MAX_HELD_BYTES:
+            raise TransactionTooLarge(f"a transaction of a producer is {MAX_HELD_BYTES} bytes at most, opened")
+        frame = self._batches.hold(partition_id, validated, owner, token)
+        if frame is None:
+            return
+        batch = _ordinary(validated.batch)
+        frame.state.append(StateRecord(Kind.HELD_BATCH, _HELD_KEY.pack(producer.producer_id, producer.held),
+                                       _HELD.pack(partition_id, opened_bytes) + batch))
+        producer.note_held(opened_bytes)
+        frame.join(self)
+        if owner is not None:
+            frame.submissions.append(Submission(owner, token, None, (frame.builder.now_ms, [
+                (partition_id, HELD_OFFSET, 0)])))
+        frame.builder.note_bytes(len(batch))
+        self._committer.note_size()
+
+    def add_offsets(self, tenant: str, name: str, producer_id: int, epoch: int, group: str,
+                    offsets: dict[int, tuple[int, bytes]], owner: Owner, token: object) -> None:
+        """The group has read so far, once the transaction is committed. Raises NoTransaction, and what `begin`
+        raises."""
+        producer = self._require(tenant, name, producer_id, epoch)
+        if producer.state != OPEN or group not in producer.offsets:
+            raise NoTransaction(f"{name} has no transaction that moves the group {group}")
+        producer.offsets[group].update(offsets)
+        self._put(producer, self._committer.open_frame()).answer(owner, token)
+
+    def end(self, tenant: str, name: str, producer_id: int, epoch: int, commits: bool, origin: Origin, owner: Owner,
+            token: object) -> None:
+        """Commit, or roll back, all of it in one frame; `origin` has sent it. The same again is answered alike. Raises
+        NoTransaction, and what `begin` raises; what is found while batches enter is answered, and nothing has ended."""
+        producer = self._require(tenant, name, producer_id, epoch)
+        wanted = COMMITTED if commits else ROLLED_BACK
+        if producer.state == wanted:
+            self._committer.open_frame().answer(owner, token)
+        elif producer.state != OPEN:
+            raise NoTransaction(f"{name} has no transaction to end")
+        elif not commits or not producer.held:
+            self._settle(producer, wanted, owner, token, self._committer.open_frame())
+        else:
+            producer.be_ending(True)
+            names = [(int(Kind.HELD_BATCH), _HELD_KEY.pack(producer_id, number)) for number in range(producer.held)]
+            values = self._halves.recent(names)
+            if values is not None:
+                self._commit(producer, origin, owner, token, values)
+            else:
+                self._halves.read(names, partial(self._commit, producer, origin, owner, token))
+
+    def moving(self, group: str, tenant: str) -> set[int]:
+        """The partitions in which an open transaction moves what the group has committed."""
+        return {partition_id for key, producer in self._producers.items() if key[0] == tenant
+                for partition_id in producer.offsets.get(group, ())}
+
+    def known(self, tenant: str) -> list[KnownTransaction]:
+        """Every producer of a tenant, by name."""
+        wall_of = self._halves.wall_of
+        return [KnownTransaction(
+            producer.key[1], producer.producer_id, producer.epoch, producer.state, producer.ending, producer.timeout_ms,
+            wall_of(producer.begun_ms) if producer.state == OPEN else -1, sorted(producer.partitions),
+            sorted(producer.offsets)) for key, producer in sorted(self._producers.items()) if key[0] == tenant]
+
+    def _require(self, tenant: str, name: str, producer_id: int, epoch: int) -> Producer:
+        producer = self._producers.get((tenant, name))
+        if producer is None or producer.producer_id != producer_id:
+            raise OtherProducer(f"{name} is not the producer {producer_id}")
+        if producer.epoch != epoch:
+            raise FencedProducer(f"{name} has the epoch {producer.epoch}, not {epoch}")
+        if producer.ending:
+            raise TransactionEnding(f"the transaction of {name} is being committed")
+        return producer
+
+    # ---- how one goes
+
+    def _put(self, producer: Producer, frame: PendingFrame) -> PendingFrame:
+        frame.state.append(producer.record())
+        frame.join(self)
+        return frame
+
+    def _roll_back(self, producer: Producer, frame: PendingFrame) -> None:
+        """What is open of it, if anything."""
+        if producer.state == OPEN:
+            self._drop(producer, frame)
+            producer.end(ROLLED_BACK)
+            self.rolled_back_total += 1
+
+    @staticmethod
+    def _drop(producer: Producer, frame: PendingFrame) -> None:
+        frame.state += [StateRecord(Kind.HELD_BATCH, _HELD_KEY.pack(producer.producer_id, number), None)
+                        for number in range(producer.held)]
+
+    def _settle(self, producer: Producer, state: str, owner: Owner | None, token: object, frame: PendingFrame) -> None:
+        """Everything but the batches themselves, which are in this frame, or nowhere."""
+        self._drop(producer, frame)
+        if state == COMMITTED:
+            self.committed_total += 1
+            for group, of_group in producer.offsets.items():
+                for partition_id, offset in of_group.items():
+                    if self._topics.of_partition(partition_id) is not None:
+                        if self._receipts.waiting:
+                            self._receipts.on_committed(group, partition_id, offset[0])
+                        frame.state.append(offset_record(group, partition_id, offset))
+        else:
+            self.rolled_back_total += 1
+        producer.end(state)
+        self._put(producer, frame).answer(owner, token)
+
+    def _commit(self, producer: Producer, origin: Origin, owner: Owner, token: object, values: list[bytes | None]
+                ) -> None:
+        batches = [(_HELD.unpack_from(value)[0], value[_HELD.size:]) for value in values if value is not None]
+        assert len(batches) == producer.held or not self._is_current(producer), "every batch that is held is there"
+        self._commits.append(Commit(producer, batches, origin, owner, token))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if self._commits and not self._slices.busy and not self._stopped:
+            self._slices.run(self._entering(self._commits.popleft()), self._go_on)
+
+    def _entering(self, commit: Commit) -> Iterator[None]:
+        producer = commit.producer
+        settle = partial(self._settle, producer, COMMITTED, commit.owner, commit.token)
+        try:
+            yield from self._batches.release(commit.batches, commit.origin, partial(self._require_current, producer,
+                                                                                     settle))
+        except Exception as error:
+            producer.be_ending(False)
+            if not isinstance(error, KernelError):
+                self._on_error(error)
+            if commit.owner is not None:
+                tell(commit.owner, [Stored(commit.token, error.with_traceback(None), self._loop.now_ms(), [])])
+
+    def _require_current(self, producer: Producer, settle: Callable[[PendingFrame], None], frame: PendingFrame) -> None:
+        if not self._is_current(producer):
+            raise TransactionEnding("frames before it were not stored: ask again")
+        settle(frame)
+
+    # ---- taking part in a frame; see `kernel.write.pending_frame.Participant`
+
+    def seal(self, frame: PendingFrame, first_id: int) -> int:
+        """The records are in it already."""
+        return 0
+
+    def applied(self, frame: PendingFrame) -> None:
+        """Nothing is left to do: what has changed was in memory already."""
+
+    def failed(self, frames: list[PendingFrame]) -> None:
+        """None of these frames was stored: producers are as the last durable one left them."""
+        self._load()
+
+    def statistics(self) -> dict[str, int]:
+        """Counters and gauges, by metric name without its prefix."""
+        return {"producer_transactions_open": sum(producer.state == OPEN for producer in self._producers.values()),
+                "producer_transactions_committed_total": self.committed_total,
+                "producer_transactions_rolled_back_total": self.rolled_back_total}
+
+
+def _ordinary(batch: bytes) -> bytes:
+    """The batch without the mark of a transaction: it is one no more when it enters."""
+    low = batch[ATTRIBUTES_AT + 1] & ~TRANSACTIONAL
+    tail = batch[ATTRIBUTES_AT:ATTRIBUTES_AT + 1] + bytes((low,)) + batch[ATTRIBUTES_AT + 2:]
+    return batch[:CRC_AT] + crc32c(tail).to_bytes(4, "big") + tail
