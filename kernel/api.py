@@ -39,6 +39,7 @@ from gatehouse.kernel.message import (
     Written,
 )
 from gatehouse.kernel.message import Message as PlacedMessage
+from gatehouse.kernel.ports import Timer
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.shedding import Shedding
@@ -971,7 +972,7 @@ class LinkPort(HubFacts, Protocol):
     def fetch_stored(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None]
                      ) -> None: ...
 
-    def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> Cancellable: ...
+    def watch(self, partition_ids: Collection[int], wake: Callable[[], None]) -> Timer: ...
 
     def place(self, address: str, *, tenant: str = "/", may_create: bool = True, maker: str = "") -> Placement: ...
 
@@ -997,9 +998,3 @@ class LinkPort(HubFacts, Protocol):
     def keep_for(self, holder: Holder) -> None: ...
 
     def forget_kept(self, partition_id: int) -> None: ...
-
-
-class Cancellable(Protocol):
-    """Something that will happen, unless it is cancelled."""
-
-    def cancel(self) -> None: ...

@@ -37,6 +37,8 @@ class Notices:
 
 
 class Timer(Protocol):
+    """Something that will happen, unless it is cancelled."""
+
     def cancel(self) -> None: ...
 
 

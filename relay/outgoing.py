@@ -43,7 +43,8 @@ from gatehouse.relay.positions import (
 from gatehouse.relay.settings import LinkSettings, is_open
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.api import Cancellable, LinkPort
+    from gatehouse.kernel.api import LinkPort
+    from gatehouse.kernel.ports import Timer
 
 LETTER_BYTES: Final = 128 << 10        # of pieces, at which a letter is closed: the last one may go beyond
 LARGEST_LETTER_BYTES: Final = 1 << 20  # the same, on the widest way
@@ -143,7 +144,7 @@ class Outgoing:
         self._positions: dict[tuple[bytes, int], tuple[int, Last | None]] = {}
         self._knows_histories = False          # the other hub does
         self._topics_version = -1
-        self._watch: Cancellable | None = None
+        self._watch: Timer | None = None
         self._watched: set[int] = set()
         self._fetches = 0                      # on their way
         self._pumping = False

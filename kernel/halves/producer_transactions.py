@@ -135,9 +135,9 @@ class Producer:
         """What is to be known of it after a start."""
         return StateRecord(Kind.PRODUCER_TRANSACTION, "\0".join(self.key).encode(), self.encode())
 
-    def renew(self, timeout_ms: int) -> None:
+    def renew(self, timeout_ms: int, now_ms: int) -> None:
         """Whoever has the id and epoch from here on is the producer of this name."""
-        self.timeout_ms = timeout_ms
+        self.timeout_ms, self.used_ms = timeout_ms, now_ms
 
     def fence(self, last_epoch: int) -> None:
         """Its epoch is over. `last_epoch` is what its owner may still name to be given the new one."""
@@ -312,7 +312,7 @@ class ProducerTransactions:  # decision 361
         else:
             self._roll_back(producer, frame)
             producer.fence(producer.epoch if producer_id >= 0 else NO_EPOCH)
-        producer.renew(timeout_ms)
+        producer.renew(timeout_ms, self._loop.now_ms())
         self._put(producer, frame)
         frame.submissions.append(Submission(owner, token, None, (frame.builder.now_ms, [
             (producer.producer_id, producer.epoch, 0)])))

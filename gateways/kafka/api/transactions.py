@@ -111,10 +111,11 @@ NO_PRODUCER: Final = -1
 class NewProducer:
     """Waits until the id is durable: an id that a restart could give again would merge two producers."""
 
-    __slots__ = ("request",)
+    __slots__ = ("request", "has_name")
 
-    def __init__(self, request: Request) -> None:
+    def __init__(self, request: Request, has_name: bool) -> None:
         self.request = request
+        self.has_name = has_name             # a coordinator is asked about it, in whose words it is refused
 
     def on_stored(self, stored: Stored) -> None:
         if stored.error is not None:
@@ -124,7 +125,8 @@ class NewProducer:
             self.answer(NONE, producer_id, epoch)
 
     def refuse(self, refusal: Exception) -> None:
-        self.answer(transaction_code_of(refusal, fenced_of(self.request, IDENTIFIED_FENCED_SINCE)))
+        fenced = fenced_of(self.request, IDENTIFIED_FENCED_SINCE)
+        self.answer(transaction_code_of(refusal, fenced) if self.has_name else code_of(refusal))
 
     def answer(self, error: int, producer_id: int = NO_PRODUCER, epoch: int = -1) -> None:
         self.request.answer(InitProducerIdResponse, throttle_time_ms=0, error_code=error, producer_id=producer_id,
@@ -135,8 +137,8 @@ def give_producer_id(request: Request) -> None:
     """As in Kafka, a producer without a transactional id always gets a new id with epoch 0, even if it names the one it
     has."""
     asked = request.decode(InitProducerIdRequest)
-    session, waiting = request.session, NewProducer(request)
-    name = asked.transactional_id
+    session, name = request.session, asked.transactional_id
+    waiting = NewProducer(request, name is not None)
     if name == "":
         waiting.answer(INVALID_REQUEST)
         return
@@ -290,13 +292,14 @@ END_TXN = Api(key=26, name="EndTxn", first_version=0, last_version=4, first_flex
 def describe(request: Request) -> Iterator[None]:
     """Each id by itself."""
     session, rows = request.session, []
-    known = {transaction.name: transaction for transaction in session.kernel.producing.known(session.principal.tenant)}
+    by_name = {transaction.name: transaction
+               for transaction in session.kernel.producing.known(session.principal.tenant)}
     for name in request.decode(DescribeTransactionsRequest).transactional_ids:
         yield
         row = Row(error_code=NONE, transactional_id=name, transaction_state="", transaction_timeout_ms=0,
                   transaction_start_time_ms=-1, producer_id=NO_PRODUCER, producer_epoch=-1, topics=[])
         rows.append(row)
-        transaction = known.get(name)
+        transaction = by_name.get(name)
         if not session.admission.may_group(session.principal, Operation.TRANSACT, name):
             row.error_code = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         elif transaction is None:

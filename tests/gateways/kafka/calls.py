@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace as Row
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from kafka.protocol.api_message import ApiMessage
 
 from gatehouse.gateways.admission.administration import Administration, UserChanges
 from gatehouse.gateways.admission.scram import HASHES, salted_secret
+from gatehouse.kernel.halves.producer_transactions import KnownTransaction
 from tests.gateways.admission.kit import Administered
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import EPOCH, NOW_MS, Peer
@@ -84,6 +85,24 @@ def _with_producer(peer: Peer, version: int) -> dict[str, Any]:
     peer.kernel.append_batch(partition_id, batch(b"a", b"b", producer_id=7, producer_epoch=2, base_sequence=5), None)
     peer.kernel.flush()
     return {"topics": [Row(name="plant", partition_indexes=[0, 1, 2])]}
+
+
+def plant_ids(peer: Peer) -> Sequence[int]:
+    """The partition ids of the topic."""
+    return list(peer.kernel.by_name["plant"].partition_ids())
+
+
+def _producer(prefix: str = "") -> dict[str, Any]:
+    return {f"{prefix}transactional_id": "t", f"{prefix}producer_id": 7, f"{prefix}producer_epoch": 2}
+
+
+def _with_transaction(fields: dict[str, Any]) -> Callable[[Peer, int], dict[str, Any]]:
+    def fields_of(peer: Peer, version: int) -> dict[str, Any]:
+        peer.kernel.producing.transactions = [
+            KnownTransaction("t", 7, 2, "open", False, 60_000, NOW_MS - 5, [plant_ids(peer)[1]], []),
+            KnownTransaction("v", 8, 0, "committed", False, 60_000, -1, [], [])]
+        return fields
+    return fields_of
 
 
 def _configs(peer: Peer, version: int) -> dict[str, Any]:
@@ -179,6 +198,23 @@ CALLS: dict[int, Call] = {
     22: Call(lambda peer, version: {"transactional_id": None, "transaction_timeout_ms": 1000, "producer_id": -1,
                                     "producer_epoch": -1, "enable2_pc": False, "keep_prepared_txn": False},
              lambda peer, answer: answer.error_code == 0 and answer.producer_id > 0),
+    24: Call(lambda peer, version: {
+        **_producer("v3_and_below_"), "v3_and_below_topics": [Row(name="plant", partitions=[0, 1])]},
+        lambda peer, answer: [part.partition_error_code for row in answer.results_by_topic_v3_and_below
+                              for part in row.results_by_partition] == [0, 0]
+        and peer.kernel.producing.asked == [("begin", "t", 7, 2, list(plant_ids(peer)), None)]),
+    25: Call(lambda peer, version: {**_producer(), "group_id": "g"},
+             lambda peer, answer: answer.error_code == 0
+             and peer.kernel.producing.asked == [("begin", "t", 7, 2, [], "g")]),
+    26: Call(lambda peer, version: {**_producer(), "committed": True},
+             lambda peer, answer: answer.error_code == 0
+             and peer.kernel.producing.asked == [("end", "t", 7, 2, True)]),
+    28: Call(lambda peer, version: {
+        **_producer(), "group_id": "g", "generation_id": -1, "member_id": "", "group_instance_id": None,
+        "topics": [Row(name="plant", partitions=[Row(partition_index=1, committed_offset=5, committed_leader_epoch=-1,
+                                                     committed_metadata="m")])]},
+        lambda peer, answer: [part.error_code for part in _partitions(answer)] == [0]
+        and peer.kernel.producing.asked == [("offsets", "t", 7, 2, "g", {plant_ids(peer)[1]: (5, b"m")})]),
     32: Call(lambda peer, version: {"include_synonyms": True, "include_documentation": True, "resources": [
         Row(resource_type=2, resource_name="plant", configuration_keys=["cleanup.policy"])]},
         lambda peer, answer: [(config.name, config.value, config.config_source)
@@ -259,6 +295,15 @@ CALLS: dict[int, Call] = {
         (part.error_code, [(one.producer_id, one.producer_epoch, one.last_sequence, one.last_timestamp)
                            for one in part.active_producers]) for part in _partitions(answer)]
         == [(0, []), (0, [(7, 2, 6, NOW_MS)]), (3, [])]),
+    65: Call(_with_transaction({"transactional_ids": ["t", "u"]}), lambda peer, answer: [
+        (row.error_code, row.transaction_state, row.producer_id, row.producer_epoch, row.transaction_timeout_ms,
+         row.transaction_start_time_ms, [(topic.topic, list(topic.partitions)) for topic in row.topics])
+        for row in answer.transaction_states]
+        == [(0, "Ongoing", 7, 2, 60_000, NOW_MS - 5, [("plant", [1])]), (105, "", -1, -1, 0, -1, [])]),
+    66: Call(_with_transaction({"state_filters": ["Ongoing", "Odd"], "producer_id_filters": [], "duration_filter": 4}),
+             lambda peer, answer: (list(answer.unknown_state_filters), [
+                 (row.transactional_id, row.producer_id, row.transaction_state) for row in answer.transaction_states])
+             == (["Odd"], [("t", 7, "Ongoing")])),
     74: Call(lambda peer, version: {"resource_types": [2]},
              lambda peer, answer: [row.resource_name for row in answer.config_resources]
              == (["plant"] if answer.version else [])),

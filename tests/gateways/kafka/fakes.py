@@ -26,12 +26,13 @@ from gatehouse.kernel.errors import (
 )
 from gatehouse.kernel.groups.definitions import LiveGroups
 from gatehouse.kernel.groups.group_settings import ASSIGNED, GroupSettings, check_name, named_key
+from gatehouse.kernel.halves.producer_transactions import KnownTransaction
 from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Fetched, FirstLevel, KnownProducer, Owner, Piece, Placement, Stored
 from gatehouse.kernel.port import Port
 from gatehouse.kernel.records.batch import check_batch, records_of
-from gatehouse.kernel.records.validation import Divert
+from gatehouse.kernel.records.validation import Divert, Validated
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.shedding import Shedding
 from gatehouse.kernel.state.state import Kind, StateTable, decode_offset, decode_offset_key, offset_record
@@ -112,6 +113,7 @@ class FakeKernel:
             definitions=definitions, live=self.live, put_state=self.put_state,
             has_offsets=lambda tenant, name: bool(self.offsets.get(name)), identity=identity, on_error=_raise)
         self.assigned.open()
+        self.producing = FakeProducing(self)
 
     # ---- topics
 
@@ -192,8 +194,10 @@ class FakeKernel:
         if len(batch) > self.max_message_bytes:
             raise MessageTooLarge(f"{len(batch)} bytes")
         header = check_batch(batch)
-        if divert is not None and divert(header, records_of(Piece(0, header.record_count, True, batch, 0, 0, 0))):
-            return
+        if divert is not None:
+            records = records_of(Piece(0, header.record_count, True, batch, 0, 0, 0))
+            if divert(Validated(batch, header, records, len(batch), [], [])):
+                return
 
         def store() -> list[tuple[int, int, int]]:
             pieces = self.partitions.setdefault(partition_id, [])
@@ -366,6 +370,50 @@ class FakeGroups:
         self.kernel.group_definitions.put(tenant, name, None)
         self.kernel.put_state([offset_record(name, partition_id, None)
                                for partition_id in self.kernel.offsets.get(name, {})], owner, token)
+
+
+class FakeProducing:
+    """Producers with a name; what they ask for is noted, and done at `flush`."""
+
+    def __init__(self, kernel: FakeKernel) -> None:
+        self.kernel = kernel
+        self.asked: list[tuple[Any, ...]] = []
+        self.refusal: Exception | None = None
+        self.transactions: list[KnownTransaction] = []
+        self.moves: set[int] = set()
+
+    def _note(self, owner: Owner | None, token: object, *asked: Any, answer: tuple[int, int, int] | None = None) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.asked.append(asked)
+        self.kernel.pending.append((lambda: [] if answer is None else [answer], owner, token))
+
+    def identify(self, tenant: str, name: str, timeout_ms: int, producer_id: int, epoch: int, owner: Owner,
+                 token: object) -> None:
+        self._note(owner, token, "identify", name, timeout_ms, producer_id, epoch, answer=(7, 2, 0))
+
+    def begin(self, tenant: str, name: str, producer_id: int, epoch: int, partition_ids: list[int], group: str | None,
+              owner: Owner, token: object) -> None:
+        self._note(owner, token, "begin", name, producer_id, epoch, partition_ids, group)
+
+    def hold(self, tenant: str, name: str, partition_id: int, validated: Validated, owner: Owner, token: object
+             ) -> None:
+        self._note(owner, token, "hold", name, partition_id, validated.header.record_count,
+                   answer=(partition_id, -1, 0))
+
+    def add_offsets(self, tenant: str, name: str, producer_id: int, epoch: int, group: str,
+                    offsets: dict[int, tuple[int, bytes]], owner: Owner, token: object) -> None:
+        self._note(owner, token, "offsets", name, producer_id, epoch, group, offsets)
+
+    def end(self, tenant: str, name: str, producer_id: int, epoch: int, commits: bool, origin: Any, owner: Owner,
+            token: object) -> None:
+        self._note(owner, token, "end", name, producer_id, epoch, commits)
+
+    def moving(self, group: str, tenant: str) -> set[int]:
+        return self.moves
+
+    def known(self, tenant: str) -> list[KnownTransaction]:
+        return self.transactions
 
 
 class FakeTopics:

@@ -12,7 +12,14 @@ from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdRespons
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api import APIS
-from gatehouse.kernel.errors import StorageFull, TooManyTopics
+from gatehouse.kernel.errors import (
+    FencedProducer,
+    InvalidTimeout,
+    Stopping,
+    StorageFull,
+    TooManyTopics,
+    TransactionEnding,
+)
 from gatehouse.kernel.state.topics import TopicSettings
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import EPOCH, Peer
@@ -329,12 +336,38 @@ def test_a_producer_that_names_its_id_gets_a_new_one() -> None:
 
 
 @pytest.mark.parametrize("version", versions(22))
-def test_transactions_are_refused(version: int) -> None:
+def test_a_producer_with_a_name_has_the_id_and_epoch_of_that_name(version: int) -> None:
     peer = Peer()
     request = InitProducerIdRequest(version=version, transactional_id="t", transaction_timeout_ms=1000)
+    assert peer.send(framed(request, 5)) == []
+    peer.kernel.flush()
+    answer = decoded(InitProducerIdResponse, version, *peer.link.frames(), 5)
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (0, 7, 2)
+    assert peer.kernel.producing.asked == [("identify", "t", 1000, -1, -1)]
+
+
+@pytest.mark.parametrize(("version", "refusal", "code"), [
+    (3, FencedProducer("x"), 47), (4, FencedProducer("x"), 90), (4, TransactionEnding("x"), 51),
+    (4, InvalidTimeout("x"), 50), (4, Stopping("x"), 16), (4, StorageFull("x"), 15)])
+def test_why_a_name_is_refused(version: int, refusal: Exception, code: int) -> None:
+    peer = Peer()
+    peer.kernel.producing.refusal = refusal
+    request = InitProducerIdRequest(version=version, transactional_id="t", transaction_timeout_ms=1000)
     answer = decoded(InitProducerIdResponse, version, *peer.send(framed(request, 5)), 5)
-    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (53, -1, -1)
-    assert peer.kernel.pending == []
+    assert (answer.error_code, answer.producer_id, answer.producer_epoch) == (code, -1, -1)
+
+
+def test_a_name_without_a_letter_is_none() -> None:
+    peer = Peer()
+    request = InitProducerIdRequest(version=4, transactional_id="", transaction_timeout_ms=1000)
+    assert decoded(InitProducerIdResponse, 4, *peer.send(framed(request, 5)), 5).error_code == 42
+
+
+def test_a_name_takes_the_right_to_transact() -> None:
+    peer = Peer(decision=lambda _, operation, name: operation is not Operation.TRANSACT)
+    request = InitProducerIdRequest(version=4, transactional_id="t", transaction_timeout_ms=1000)
+    assert decoded(InitProducerIdResponse, 4, *peer.send(framed(request, 5)), 5).error_code == 53
+    assert peer.kernel.producing.asked == []
 
 
 def test_an_id_that_cannot_be_stored() -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import uuid
+from types import SimpleNamespace as Row
 from typing import Any
 
 import pytest
@@ -64,12 +65,39 @@ def test_this_node_coordinates_every_group(version: int) -> None:
     assert (answer.error_code, answer.node_id, answer.host, answer.port) == (0, 1, "::1", 9192)
 
 
-@pytest.mark.parametrize(("key", "key_type", "code"), [("", 0, 24), ("t", 1, 53), ("t", 2, 42), ("t", -1, 42)])
+@pytest.mark.parametrize(("key", "key_type", "code"), [("", 0, 24), ("t", 2, 42), ("t", -1, 42)])
 def test_nobody_coordinates_anything_else(key: str, key_type: int, code: int) -> None:
     for version in (1, 3, 4, 5, 6):
         answer = find(Peer(), version, key, key_type)
         assert (answer.error_code, answer.node_id, answer.host) == (code, -1, "")
         assert answer.error_message
+
+
+def test_this_node_coordinates_the_transactions_of_who_may_have_them() -> None:
+    peer = Peer(decision=lambda principal, operation, name: (operation, name) == (Operation.TRANSACT, "mine"))
+    for version in (1, 3, 4, 5, 6):
+        assert (find(peer, version, "mine", 1).error_code, find(peer, version, "other", 1).error_code) == (0, 53)
+
+
+@pytest.mark.parametrize(("version", "code"), [(6, 0), (7, 88), (9, 88), (10, 88)])
+def test_an_offset_that_a_transaction_moves_is_not_given_to_who_wants_it_to_stay(version: int, code: int) -> None:
+    peer = Peer()
+    topic = peer.kernel.create_topic("plant", partitions=2)
+    peer.kernel.offsets["g"] = {topic.partition_id(0): (3, b""), topic.partition_id(1): (4, b"")}
+    peer.kernel.producing.moves = {topic.partition_id(1)}
+    peer.kernel.flush()
+    for only_stable in (False, True):
+        if version < 8:
+            fields = {"group_id": "g", "topics": None}
+        else:
+            fields = {"groups": [Row(group_id="g", member_id=None, member_epoch=-1, topics=None)]}
+        request = OffsetFetchRequest(version=version, require_stable=only_stable, **fields)
+        answer = decoded(OffsetFetchResponse, version, *peer.send(framed(request, 5)), 5)
+        topics = answer.topics if version < 8 else answer.groups[0].topics
+        stable, moved = sorted(topics[0].partitions, key=lambda part: int(part.partition_index))
+        assert (stable.error_code, stable.committed_offset) == (0, 3)
+        expected = (code, -1) if only_stable and code else (0, 4)
+        assert (moved.error_code, moved.committed_offset) == expected
 
 
 def test_a_share_group_is_refused_in_words() -> None:
