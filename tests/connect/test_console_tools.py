@@ -91,7 +91,11 @@ ROWS: Final = """
 0 | kafka-features describe | group.version
 1 | kafka-features upgrade --feature transaction.version=2 | does not support UPDATE_FEATURES
 0 | kafka-transactions describe-producers --topic orders --partition 0 | ProducerId
-1 | kafka-transactions list | does not support LIST_TRANSACTIONS
+0 | kafka-producer-perf-test --topic orders --num-records 9 --record-size 10 --throughput -1 --transactional-id t | 9
+0 | kafka-transactions list | CompleteCommit
+0 | kafka-transactions describe --transactional-id t | CompleteCommit
+0 | kafka-transactions forceTerminateTransaction --transactionalId t |
+0 | kafka-transactions find-hanging --topic orders | StartOffset
 1 | kafka-delegation-tokens --create --max-life-time-period -1 --command-config /dev/null | CREATE_DELEGATION
 0 | kafka-client-metrics --list |
 1 | kafka-client-metrics --alter --name m --metrics org.apache --interval 1000 | nothing of that kind has settings here

@@ -14,7 +14,7 @@ import paho.mqtt.client as paho
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, Producer, TopicPartition
 from kafka import KafkaConsumer, KafkaProducer
 from kafka import TopicPartition as PythonTopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
@@ -168,12 +168,6 @@ def test_a_restart_loses_nothing_repeats_nothing_and_clients_go_on(tmp_path: Pat
         for running in (first, second):
             if running is not None:
                 running.kill()
-
-
-def test_what_is_not_offered_is_said_by_the_clients(hub: RunningHub) -> None:
-    with pytest.raises(KafkaException, match="transactions are not offered here") as refusal:
-        Producer({"bootstrap.servers": address(hub), "transactional.id": "t"}).init_transactions(WAIT_S)
-    assert refusal.value.args[0].fatal()
 
 
 def test_a_group_that_assigns_for_itself_commits_and_goes_on_from_there(hub: RunningHub) -> None:

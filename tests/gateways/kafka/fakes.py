@@ -382,7 +382,8 @@ class FakeProducing:
         self.transactions: list[KnownTransaction] = []
         self.moves: set[int] = set()
 
-    def _note(self, owner: Owner | None, token: object, *asked: Any, answer: tuple[int, int, int] | None = None) -> None:
+    def _note(self, owner: Owner | None, token: object, *asked: Any, answer: tuple[int, int, int] | None = None
+              ) -> None:
         if self.refusal is not None:
             raise self.refusal
         self.asked.append(asked)
