@@ -62,7 +62,10 @@ def may_hold_halves(batch: bytes) -> bool:
 
 
 def require_ordinary(topic: Topic, validated: Validated) -> None:
-    """Raises Refused for half messages and decisions about them in a producer's transaction: there is one at a time."""
+    """Raises Refused for what cannot be in a producer's transaction: half messages, decisions about them, and records
+    that ask for receipts."""
+    if validated.asks:
+        raise Refused(INVALID_RECORD, "no receipt is given for what a producer's transaction sends")
     is_half = topic.settings.interpret_headers and any(_group_of(record) is not None
                                                        for record in validated.records or ())
     if is_half or topic.name == DECIDE:

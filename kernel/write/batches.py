@@ -341,10 +341,11 @@ class Batches:
         for partition_id, batch in held:
             of = self._topics.of_partition(partition_id)
             if of is not None:
-                settings, limit = of[0].settings, self._places.max_message_bytes(of[0])
+                settings, header = of[0].settings, read_header(batch)
                 wanted = settings.compact or settings.interpret_headers or self._listens(of[0])
-                arrived = Arrived(partition_id, batch, read_header(batch), of, max(limit, MAX_OPENED_BYTES), wanted)
-                opened, followed = self._followed(arrived, arrived.validated(MAX_OPENED_BYTES), origin)
+                arrived = Arrived(partition_id, batch, header, of, MAX_OPENED_BYTES, wanted)
+                sound = arrived.validated(MAX_OPENED_BYTES) if wanted else Validated(batch, header, None, 0, [], [])
+                opened, followed = self._followed(arrived, sound, origin)
                 inside = self._inside(of[0], opened)
                 yield from self._look_inside(arrived, inside)
                 entering.append((arrived, opened, followed, inside))

@@ -163,6 +163,7 @@ class Produce:
         session = self.request.session
         divert: Divert | None = None
         if self.transactional_id is not None:
+            note_delay(session, batch)
             divert = partial(self._hold, topic, row)
         elif topic.name == DECIDE:
             divert = row.keep_decisions

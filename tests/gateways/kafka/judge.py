@@ -30,13 +30,14 @@ def decoded(kind: Any, version: int, frame: bytes, correlation_id: int | None = 
     return message
 
 
-def produce(version: int, batches: dict[tuple[str, int], bytes | None], acks: int = -1) -> Any:
+def produce(version: int, batches: dict[tuple[str, int], bytes | None], acks: int = -1,
+            transactional_id: str | None = None) -> Any:
     topic = ProduceRequest.TopicProduceData
     part = topic.PartitionProduceData
     topics: dict[str, list[Any]] = {}
     for (name, index), batch in batches.items():
         topics.setdefault(name, []).append(part(version=version, index=index, records=batch))
-    return ProduceRequest(version=version, acks=acks, timeout_ms=1000, topic_data=[
+    return ProduceRequest(version=version, transactional_id=transactional_id, acks=acks, timeout_ms=1000, topic_data=[
         topic(version=version, name=name, topic_id=id_of(name), partition_data=parts)
         for name, parts in topics.items()])
 

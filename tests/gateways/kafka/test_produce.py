@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -28,9 +29,10 @@ def peer_with_topic(**settings: Any) -> Peer:
     return peer
 
 
-def send(peer: Peer, version: int, batches: dict[tuple[str, int], bytes | None], acks: int = -1) -> dict[Any, Any]:
+def send(peer: Peer, version: int, batches: dict[tuple[str, int], bytes | None], acks: int = -1,
+         transactional_id: str | None = None) -> dict[Any, Any]:
     """The answer per partition, after a flush."""
-    frames = peer.send(framed(produce(version, batches, acks), 5))
+    frames = peer.send(framed(produce(version, batches, acks, transactional_id), 5))
     peer.kernel.flush()
     frames += peer.link.frames()
     answer = decoded(ProduceResponse, version, frames[0], 5)
@@ -50,6 +52,47 @@ def test_a_batch_is_stored_as_it_was_sent(version: int, acks: int) -> None:
     assert answer.log_start_offset == (0 if version >= 5 else -1)
     pieces = peer.kernel.partitions[peer.kernel.by_name["plant"].partition_id(1)]
     assert [piece.data for piece in pieces] == [placed(data, 0, EPOCH), placed(data, 2, EPOCH)]
+
+
+def in_transaction(*values: bytes, headers: Sequence[tuple[str, bytes]] = ()) -> bytes:
+    return batch(*values, transactional=True, producer_id=7, producer_epoch=2, base_sequence=0, headers=headers)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_batch_of_a_transaction_is_held(version: int) -> None:
+    peer = peer_with_topic()
+    answer = send(peer, version, {("plant", 1): in_transaction(b"a", b"b")}, transactional_id="t")["plant", 1]
+    assert (answer.error_code, answer.base_offset) == (0, -1)
+    partition_id = peer.kernel.by_name["plant"].partition_id(1)
+    assert peer.kernel.producing.asked == [("hold", "t", partition_id, 2)]
+    assert peer.kernel.bounds(partition_id) == (0, 0)
+
+
+@pytest.mark.parametrize(("data", "transactional_id", "code"), [
+    (in_transaction(b"a"), None, 48), (batch(b"a"), "t", 48),
+    (in_transaction(b"a", headers=[("half", b"g")]), "t", 87), (in_transaction(b"a")[:-1] + b"\xff", "t", 2)])
+def test_what_is_no_batch_of_its_transaction_is_refused(data: bytes, transactional_id: str | None, code: int) -> None:
+    peer = peer_with_topic()
+    peer.kernel.change_topic("plant", settings=TopicSettings(interpret_headers=True))
+    assert send(peer, 9, {("plant", 1): data}, transactional_id=transactional_id)["plant", 1].error_code == code
+    assert peer.kernel.producing.asked == []
+
+
+@pytest.mark.parametrize(("refusal", "code"), [
+    (errors.FencedProducer("x"), 47), (errors.OtherProducer("x"), 49), (errors.NoTransaction("x"), 48),
+    (errors.TransactionEnding("x"), 51), (errors.TransactionTooLarge("x"), 87), (errors.StorageFull("x"), 56)])
+def test_why_a_batch_is_not_held(refusal: Exception, code: int) -> None:
+    peer = peer_with_topic()
+    peer.kernel.producing.refusal = refusal
+    assert send(peer, 9, {("plant", 1): in_transaction(b"a")}, transactional_id="t")["plant", 1].error_code == code
+
+
+def test_a_transactional_id_takes_the_right_to_transact() -> None:
+    peer = peer_with_topic(decision=lambda _, operation, name: operation is not Operation.TRANSACT)
+    batches: dict[tuple[str, int], bytes | None] = {("plant", 0): in_transaction(b"a"), ("plant", 1): in_transaction(b"b")}
+    answers = send(peer, 9, batches, transactional_id="t")
+    assert {answer.error_code for answer in answers.values()} == {53}
+    assert peer.kernel.producing.asked == []
 
 
 def test_nothing_is_kept_of_a_batch_that_goes_elsewhere() -> None:

@@ -17,11 +17,10 @@ from gatehouse.kernel.errors import (
     StorageFull,
     UnknownPartition,
 )
-from gatehouse.kernel.message import Record
 from gatehouse.kernel.records import batch as batch_module
 from gatehouse.kernel.records import validation
-from gatehouse.kernel.records.batch import BatchHeader
 from gatehouse.kernel.records.compression import decompress
+from gatehouse.kernel.records.validation import Validated
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.kernel.write import validating
@@ -361,8 +360,8 @@ def test_records_may_be_taken_elsewhere_in_their_turn() -> None:
     partition_id = partition_of(rig)
     seen: list[tuple[int, list[bytes | None]]] = []
 
-    def divert(header: BatchHeader, records: list[Record]) -> bool:
-        seen.append((header.record_count, [(record[3] or b"")[:5] for record in records]))
+    def divert(validated: Validated) -> bool:
+        seen.append((validated.header.record_count, [(record[3] or b"")[:5] for record in validated.records or []]))
         return seen[-1][1][0] == b"taken"
 
     for name, large in ((b"taken", True), (b"first", True), (b"taken", False), (b"after", False)):
