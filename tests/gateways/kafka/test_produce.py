@@ -89,8 +89,7 @@ def test_why_a_batch_is_not_held(refusal: Exception, code: int) -> None:
 
 def test_a_transactional_id_takes_the_right_to_transact() -> None:
     peer = peer_with_topic(decision=lambda _, operation, name: operation is not Operation.TRANSACT)
-    batches: dict[tuple[str, int], bytes | None] = {("plant", 0): in_transaction(b"a"), ("plant", 1): in_transaction(b"b")}
-    answers = send(peer, 9, batches, transactional_id="t")
+    answers = send(peer, 9, {("plant", index): in_transaction(b"a") for index in (0, 1)}, transactional_id="t")
     assert {answer.error_code for answer in answers.values()} == {53}
     assert peer.kernel.producing.asked == []
 
