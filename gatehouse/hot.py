@@ -82,7 +82,6 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.state.watermarks",
     "gatehouse.kernel.groups.group",
     "gatehouse.kernel.groups.circuits",
-    "gatehouse.kernel.groups.core",
     "gatehouse.kernel.groups.leasing",
     "gatehouse.kernel.groups.members",
     "gatehouse.kernel.groups.cursor",

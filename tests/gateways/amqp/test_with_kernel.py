@@ -21,8 +21,8 @@ from gatehouse.gateways.amqp.properties import write as written
 from gatehouse.gateways.amqp.tables import Field, encode_table, text, typed
 from gatehouse.gateways.contract import Services
 from gatehouse.gateways.kit import ROUTES, FakeLink
-from gatehouse.kernel.groups.core import HOLD_STEP_MS
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.groups.leasing import HOLD_STEP_MS
 from gatehouse.kernel.journeys.trail import TOPIC, event_of
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.settings import JourneySettings
