@@ -437,7 +437,7 @@ class Channel:
         consumers = list(self.consumers.values())
         first = self._served_first = self._served_first + 1 if self._served_first < len(consumers) else 0
         for consumer in consumers[first:] + consumers[:first]:     # what they share is for each of them in turn
-            self.connection.broker.queues.top_up(consumer)
+            consumer.top_up()
         for listener in self.listeners.values():
             listener.pump()
 
@@ -449,7 +449,7 @@ class Channel:
         self._note_budget()
         for source in settled:
             if isinstance(source, Consumer):
-                self.connection.broker.queues.top_up(source)
+                source.top_up()
 
     @property
     def is_full(self) -> bool:
@@ -461,7 +461,7 @@ class Channel:
         """The channel has become full: consumers without acknowledgements are not in its budget."""
         for consumer in self.consumers.values():
             if consumer.no_ack:
-                self.connection.broker.queues.top_up(consumer)
+                consumer.top_up()
 
     def _note_budget(self) -> None:
         held = 0 if self.tx is None else self.tx.held
@@ -534,7 +534,7 @@ class Channel:
 
     def _attach(self, consumer: Consumer) -> None:
         if self.consumers.get(consumer.tag) is consumer:
-            self.connection.broker.queues.attach(consumer)
+            consumer.attach()
 
     def _read_stream(self, arguments: Arguments, queue: AmqpQueue, tag: str) -> None:
         """Consumers of a stream do not know each other: there is no `exclusive`, as in RabbitMQ."""
