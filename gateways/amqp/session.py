@@ -192,11 +192,13 @@ class AmqpSession:
         channels = self.channels
         while self._state not in (ENDED, CHECKING, CLOSING) and not self._pacer.is_held:
             channel = channels.open.get(data[pos + 1:pos + 3])
-            if channel is not None and channel.publishing.content is None and channel.tx is None:
-                self.sender.refresh()
+            if channel is not None and channel.contents.begun is None and channel.tx is None:
+                sender = self.sender
+                if sender.version != (self.vhost.version, self.guard.version):
+                    sender.refresh()
                 before = pos
-                pos, why, needed = codec.decode_publishes(data, pos, channel.raw, self.body_max, self.sender.routes,
-                                                          self.sender.head, channel.publishing.pending)
+                pos, why, needed = codec.decode_publishes(data, pos, channel.raw, self.body_max, sender.routes,
+                                                          sender.head, channel.publishing.pending)
                 if channel.publishing.pending:
                     channels.note_unfinished(channel)
                 if why == codec.NEED_MORE and not has_all:
