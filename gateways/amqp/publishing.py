@@ -1,7 +1,6 @@
 """What comes frame by frame to be published: contents put together, checked, routed, placed, returned.
 
-What goes nowhere is acknowledged at once, by itself, after its basic.return. What is appended and confirmed together is
-its channel's.
+What goes nowhere is acknowledged at once, by itself, after its basic.return.
 
 The channels of a connection share an `AmqpSender`. What is routed the same every time is remembered there by the exact
 bytes of its method frame, for the codec (`routes`), until something is declared, bound or deleted.
