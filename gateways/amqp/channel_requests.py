@@ -177,14 +177,11 @@ class ChannelRequests:
         Got(self._channel, queue, no_ack=arguments["no_ack"]).begin()
 
     def _recover(self, arguments: Arguments) -> None:
-        if not arguments["requeue"]:
-            raise ConnectionFault(NOT_IMPLEMENTED, "requeue=false")
-        self._channel.give_back()
-        self._channel.wake()
+        self._recover_async(arguments)
         self._channel.reply(encode_method("basic.recover-ok"))
 
     def _recover_async(self, arguments: Arguments) -> None:
-        """As `_recover`, and nothing is answered."""
+        """Nothing is answered."""
         if not arguments["requeue"]:
             raise ConnectionFault(NOT_IMPLEMENTED, "requeue=false")
         self._channel.give_back()

@@ -76,6 +76,12 @@ DELIVERY_MODE: Final = 0x1000
 _FRAME: Final = struct.Struct(">BHI")
 
 
+def short_string(text: str) -> bytes:
+    """A text of up to 255 bytes, behind its size."""
+    raw = text.encode()
+    return bytes((len(raw),)) + raw
+
+
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
     return _FRAME.pack(kind, channel, len(payload)) + payload + END
 

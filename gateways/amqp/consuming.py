@@ -168,8 +168,7 @@ class Consumer(ConsumerSource):
         super().__init__(channel, queue, timeout_ms)
         self.priority = priority
         self.tag = tag
-        raw = tag.encode()
-        self.raw_tag = bytes((len(raw),)) + raw
+        self.raw_tag = codec.short_string(tag)
         self.no_ack = no_ack
         self.exclusive = exclusive
         self.limit = limit                     # deliveries without acknowledgement; 0: no limit of its own

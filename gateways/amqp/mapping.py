@@ -206,5 +206,4 @@ def with_header(side: bytes, name: str, field: Field, *, without: str = "") -> b
 @lru_cache(4096)
 def names_of(exchange: str, routing_key: str) -> bytes:
     """Two short strings."""
-    name, key = exchange.encode(), routing_key.encode()
-    return bytes((len(name),)) + name + bytes((len(key),)) + key
+    return codec.short_string(exchange) + codec.short_string(routing_key)
