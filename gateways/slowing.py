@@ -15,15 +15,16 @@ weighed when it is taken. Whoever has more than `WAITING_BYTES` waiting here is 
 # decision 238: a slowed peer is read, and its messages wait
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from gatehouse.gateways.admission.limits.meter import LOOK_AGAIN_MS
+from gatehouse.gateways.connections.flow import Pacer, ReceiveBuffer, Timers
 from gatehouse.kernel.shedding import PUBLISHERS, WAIT_MS
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.connections.flow import Pacer, Timers
     from gatehouse.gateways.contract import Link
     from gatehouse.kernel.shedding import Shedding
 
@@ -281,3 +282,47 @@ class Slowing:
                 del self._held[stream]
             going.append(data)
         return b"".join(going)
+
+
+class SlowedSession(ABC):
+    """A session of a door, as far as what its peer sends is kept, paced, and slowed down once a limit speaks of it."""
+
+    def __init__(self, link: Link, now_ms: Callable[[], int]) -> None:
+        self._link = link
+        self._now_ms = now_ms
+        self._received = ReceiveBuffer()
+        self._timers = Timers(link)
+        self._pacer = Pacer(link, self._timers, self._received, self)
+        self._slowing: Slowing | None = None
+
+    @abstractmethod
+    def handle_data(self, data: bytes) -> None:
+        """Take what has come: `data` last, nothing where the session goes on."""
+
+    @abstractmethod
+    def _sorting(self) -> Sort:
+        """What says of each unit of the protocol what it is."""
+
+    @abstractmethod
+    def _take_sorted(self, data: bytes) -> bytes:
+        """Take whole units; returns those that have to wait for something else than a limit."""
+
+    @abstractmethod
+    def _can_be_refused(self) -> bool:
+        """Whether the peer can be told that what it publishes is refused."""
+
+    def _slows(self, guard: Publisher) -> Slowing:
+        """What slows the peer down from now on."""
+        if self._slowing is None:
+            self._slowing = Slowing(self._link, guard, self._timers, self._pacer, self._now_ms, self._sorting(),
+                                    self._take_sorted, self._can_be_refused)
+        return self._slowing
+
+    def _takes_slowly(self, data: bytes, guard: Publisher) -> bool:
+        """Take of a read what may be taken now, and keep the rest; False where that may be all of it."""
+        slowing = self._slows(guard)
+        if not slowing.is_needed(data):
+            return False
+        rest, needed = slowing.feed(data)
+        self._received.keep(rest, 0, needed)
+        return True

@@ -281,13 +281,13 @@ class Broker:
         taken = [consumer for consumer in queue.consumers if consumer.channel is channel]
         for consumer in taken:
             queue.consumers.remove(consumer)
-            self.queues.detach(consumer)
+            consumer.detach()
         return taken
 
     def _let_go(self, queue: AmqpQueue) -> None:
         consumers, queue.consumers = queue.consumers, []
         for consumer in consumers:
-            self.queues.detach(consumer)
+            consumer.detach()
             consumer.on_gone()
 
     def _on_gone(self, tenant: str, name: str) -> None:
@@ -298,7 +298,7 @@ class Broker:
         if vhost is not None and queue is not None and queue.kernel_queue is not None:
             consumers, queue.consumers, queue.kernel_queue = queue.consumers, [], None
             for consumer in consumers:
-                if consumer.membership is None and consumer.channel.consumers.get(consumer.tag) is consumer:
+                if not consumer.is_attached and consumer.channel.consumers.get(consumer.tag) is consumer:
                     consumer.on_gone()
             self.totals.queues_deleted += 1
             self.store(vhost, vhost.delete_queue(queue), None, None)
@@ -372,7 +372,7 @@ class Broker:
         if consumer not in queue.consumers:
             return
         queue.consumers.remove(consumer)
-        self.queues.detach(consumer)
+        consumer.detach()
         vhost = queue.vhost
         if queue.auto_delete and not queue.consumers and vhost.queues.get(queue.name) is queue:
             self.store(vhost, self.drop_queue(queue), None, None)

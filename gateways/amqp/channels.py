@@ -1,62 +1,67 @@
-"""The channels of one connection, and what each does: its methods in the order they came, its deliveries, its end.
+"""The channels of one connection, and what each does: its methods in the order they came, what it publishes and is
+confirmed, its deliveries, its end.
 
 Rules kept here: what the client asked before is done before (publishes are appended, acknowledgements applied, then the
 next method), and what one turn of reading asked is done together; replies leave in the order of the requests, a durable
 change's once it is durable, and any once what was acknowledged before it is. A refused channel (channel.close) is not
 listened to until the client has agreed (channel.close-ok) or closes it itself.
+
+A burst of publishes is one append, and a small one enters with those of other connections (`switchboard.Gathering`).
+With confirms (RabbitMQ's extension) one acknowledgement with `multiple` answers everything of a channel that one flush
+made durable.
 """
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.errors import OverQuota
 from gatehouse.gateways.amqp import codec
-from gatehouse.gateways.amqp.arguments import (
-    OF_CONSUMERS,
-    OF_STREAM_CONSUMERS,
-    check_consumer_arguments,
-    queue_type,
-    read_consumer_timeout,
-    read_priority,
-    unknown,
+from gatehouse.gateways.amqp.channel_requests import ChannelRequests
+from gatehouse.gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, Origin, Unacked
+from gatehouse.gateways.amqp.errors import (
+    NO_METHOD,
+    AmqpError,
+    ChannelFault,
+    ConnectionFault,
+    not_placed,
+    precondition,
+    refused,
 )
-from gatehouse.gateways.amqp.asked import UNKNOWN
-from gatehouse.gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, Got, Origin, Unacked
-from gatehouse.gateways.amqp.definitions import Definitions
-from gatehouse.gateways.amqp.direct_reply import NAMED, REPLY_TO, ReplyConsumer
-from gatehouse.gateways.amqp.errors import NO_METHOD, AmqpError, ChannelFault, ConnectionFault, precondition, refused
 from gatehouse.gateways.amqp.methods import IDS, Arguments, decode_method, encode_method, start_of
-from gatehouse.gateways.amqp.publishing import Publishing
-from gatehouse.gateways.amqp.recalling import TOLD, DelayListener
-from gatehouse.gateways.amqp.rights import READ
-from gatehouse.gateways.amqp.streams import StreamConsumer, read_filter, read_start
-from gatehouse.gateways.amqp.transacting import TXN, CheckListener
+from gatehouse.gateways.amqp.publishing import Contents, of_publish
 from gatehouse.gateways.amqp.tx import Tx
-from gatehouse.gateways.amqp.vhost import RESERVED
+from gatehouse.kernel.errors import (
+    CreateDenied,
+    IdempotencyConflict,
+    KernelError,
+    MessageTooLarge,
+    QueueFull,
+    ReceiptDenied,
+    TooManyTopics,
+    UnknownTopic,
+)
 from gatehouse.kernel.groups.members import Budget
-from gatehouse.kernel.groups.sharing import SHARE
+from gatehouse.kernel.message import Stored
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.guard import Guard
+    from gatehouse.gateways.amqp.direct_reply import ReplyConsumer
     from gatehouse.gateways.amqp.session import AmqpSession
-    from gatehouse.gateways.amqp.tables import Table
     from gatehouse.gateways.amqp.telling import NoticeConsumer
-    from gatehouse.gateways.amqp.vhost import AmqpQueue
-    from gatehouse.kernel.message import Handle, Stored
+    from gatehouse.kernel.api import Message
+    from gatehouse.kernel.message import Handle
 
 FRAME_ERROR: Final = 501
 COMMAND_INVALID: Final = 503
 CHANNEL_ERROR: Final = 504
 RESOURCE_ERROR: Final = 506
 NOT_ALLOWED: Final = 530
-NOT_IMPLEMENTED: Final = 540
 OPEN: Final = start_of("channel.open")
 CLOSE: Final = start_of("channel.close")
 CLOSE_OK: Final = start_of("channel.close-ok")
 CONTENT_BYTES_MAX: Final = 64 << 20    # of contents that have begun on all channels of a connection
-CONSUMERS_MAX: Final = 10_000          # of one channel
 WAITING_REPLIES_MAX: Final = 10_000    # requests of one channel whose answers wait for the disk
 
 
@@ -114,9 +119,9 @@ class Channels:
         if kind == codec.METHOD:
             self._take_method(channel, payload)
         elif kind == codec.HEADER:
-            channel.publishing.take_header(payload)
+            channel.contents.take_header(payload)
         elif kind == codec.BODY:
-            channel.publishing.take_body(payload)
+            channel.contents.take_body(payload)
         else:
             raise ConnectionFault(FRAME_ERROR, f"a frame of the unknown type {kind}")
         if channel.publishing.pending:
@@ -253,6 +258,7 @@ class Channel:
         self.raw = number.to_bytes(2, "big")
         self.connection = connection
         connection.broker.totals.channels_opened += 1
+        self.contents = Contents(self)
         self.publishing = Publishing(self, confirms=False)
         self._unconfirmed: Publishing | None = None        # of before confirm.select: its numbers are never told
         self.consumers: dict[str, Consumer] = {}
@@ -265,18 +271,10 @@ class Channel:
         self._served_first = 0                 # the consumer that is asked first whether it has room
         self.closing = False                   # refused; only channel.close and channel.close-ok are listened to
         self._limit = 0                        # of the whole channel; 0: none
-        self._consumer_limit = 0               # of consumers to come
-        self._last_queue = ""
         self._replies: deque[list[Any]] = deque()      # [bytes, whether it may leave, what then], the first may not
         self._has_acked = False                # something that no answer waits for, and may not be on the disk
         self._settling: dict[tuple[str, Origin], list[Handle]] = {}
-        self._definitions = Definitions(self)
-        self._methods: dict[str, Callable[[Arguments], None]] = {
-            "channel.flow": self._flow, "access.request": self._give_ticket, "basic.qos": self._qos,
-            "basic.consume": self._consume, "basic.cancel": self._cancel, "basic.get": self._get,
-            "basic.recover": self._recover, "basic.recover-async": self._recover_async,
-            "confirm.select": self._select_confirms, "tx.select": self._select_tx, "tx.commit": self._commit,
-            "tx.rollback": self._roll_back, **self._definitions.methods}
+        self._requests = ChannelRequests(self)
 
     # ---- methods
 
@@ -287,10 +285,9 @@ class Channel:
 
     def take_method(self, name: str, arguments: Arguments, payload: bytes) -> None:
         """Anything but open and close. Raises AmqpError."""
-        publishing = self.publishing
-        publishing.check_no_content()
+        self.contents.check_no_content()
         if name == "basic.publish":
-            publishing.begin(payload, arguments)
+            self.contents.begin(payload, arguments)
         elif name == "basic.ack":
             self._settle("ack", arguments["delivery_tag"], arguments["multiple"])
         elif name == "basic.nack":
@@ -299,7 +296,7 @@ class Channel:
         elif name == "basic.reject":
             self._settle("release" if arguments["requeue"] else "reject", arguments["delivery_tag"], False)
         else:
-            method = self._methods.get(name)
+            method = self._requests.methods.get(name)
             if method is None:
                 raise ConnectionFault(COMMAND_INVALID, "unimplemented method")
             self.connection.channels.finish_turn()
@@ -437,7 +434,7 @@ class Channel:
         consumers = list(self.consumers.values())
         first = self._served_first = self._served_first + 1 if self._served_first < len(consumers) else 0
         for consumer in consumers[first:] + consumers[:first]:     # what they share is for each of them in turn
-            self.connection.broker.queues.top_up(consumer)
+            consumer.top_up()
         for listener in self.listeners.values():
             listener.pump()
 
@@ -449,7 +446,7 @@ class Channel:
         self._note_budget()
         for source in settled:
             if isinstance(source, Consumer):
-                self.connection.broker.queues.top_up(source)
+                source.top_up()
 
     @property
     def is_full(self) -> bool:
@@ -461,228 +458,49 @@ class Channel:
         """The channel has become full: consumers without acknowledgements are not in its budget."""
         for consumer in self.consumers.values():
             if consumer.no_ack:
-                self.connection.broker.queues.top_up(consumer)
+                consumer.top_up()
 
     def _note_budget(self) -> None:
         held = 0 if self.tx is None else self.tx.held
         self.budget.set_left((self._limit or UNACKNOWLEDGED_MAX) - self.unacked.count - held + self.got_out)
 
-    # ---- consuming
-
     def may_deliver(self) -> bool:
         return not self.closing and self.connection.may_deliver()
 
-    def _flow(self, arguments: Arguments) -> None:
-        if not arguments["active"]:
-            raise ConnectionFault(NOT_IMPLEMENTED, "active=false")
-        self.reply(encode_method("channel.flow-ok", active=True))
+    def limit(self, deliveries: int) -> None:
+        """So many may await their acknowledgement on the whole channel; 0: no limit."""
+        self._limit = deliveries
+        self.wake()
 
-    def _give_ticket(self, _: Arguments) -> None:
-        """0-8's way to ask for rights: granted, and worth nothing, as in RabbitMQ."""
-        self.reply(encode_method("access.request-ok", ticket=1))
+    def begin_replies(self, consumer: ReplyConsumer) -> None:
+        """It gets the answers to what the channel asks others."""
+        self.reply_consumer = consumer
+        self.connection.broker.replies.add(self.connection.vhost.name, consumer)
 
-    def _qos(self, arguments: Arguments) -> None:
-        if arguments["prefetch_size"]:
-            raise ConnectionFault(NOT_IMPLEMENTED, f"prefetch_size!=0 ({arguments['prefetch_size']})")
-        if arguments["global"]:
-            self._limit = arguments["prefetch_count"]
-            self.wake()
-        else:
-            self._consumer_limit = arguments["prefetch_count"]
-        self.reply(encode_method("basic.qos-ok"))
-
-    def _consume(self, arguments: Arguments) -> None:
-        listens = arguments["queue"].startswith(TXN) or arguments["queue"] == TOLD
-        answers = arguments["queue"] == REPLY_TO
-        queue = None if listens or answers else self.source(arguments["queue"])
-        tag = arguments["consumer_tag"] or self.connection.broker.new_name("amq.ctag-")
-        if tag in self.consumers or tag in self.listeners or self.reply_consumer and self.reply_consumer.tag == tag:
-            raise ConnectionFault(NOT_ALLOWED, f"attempt to reuse consumer tag '{tag}'")
-        if len(self.consumers) + len(self.listeners) >= CONSUMERS_MAX:
-            raise ConnectionFault(NOT_ALLOWED, f"more than {CONSUMERS_MAX} consumers on a channel")
-        if answers:
-            self._await_replies(arguments, tag)
-            return
-        if queue is None:
-            self._listen(arguments, tag)
-            return
-        table: Table = arguments["arguments"]
-        check_consumer_arguments(table, queue.where, queue_type(queue.arguments))
-        priority, timeout_ms = read_priority(table, queue.where), read_consumer_timeout(table, queue.where)
-        if unknown(table, OF_CONSUMERS | OF_STREAM_CONSUMERS if queue.settings.is_stream else OF_CONSUMERS):
-            self.connection.note_not_honoured(UNKNOWN)
-        if arguments["no_local"]:
-            self.connection.note_not_honoured("no_local")
-        if queue.settings.is_stream:
-            self._read_stream(arguments, queue, tag)
-            return
-        others = queue.consumers
-        if arguments["exclusive"] and (others or queue.settings.single_active) or others and others[0].exclusive:
-            raise refused(f"{queue.where} in exclusive use")
-        consumer = Consumer(self, queue, tag, no_ack=arguments["no_ack"], exclusive=arguments["exclusive"],
-                            limit=self._consumer_limit, priority=priority, timeout_ms=timeout_ms)
-        self._begin(consumer, arguments["no_wait"])
-
-    def _begin(self, consumer: Consumer, no_wait: bool) -> None:
-        """Its deliveries come behind the answer."""
-        self.consumers[consumer.tag] = consumer
-        self.connection.broker.add_consumer(consumer)
-        if no_wait:
-            self._attach(consumer)
-        else:
-            self.reply(encode_method("basic.consume-ok", consumer_tag=consumer.tag), partial(self._attach, consumer))
-
-    def _attach(self, consumer: Consumer) -> None:
-        if self.consumers.get(consumer.tag) is consumer:
-            self.connection.broker.queues.attach(consumer)
-
-    def _read_stream(self, arguments: Arguments, queue: AmqpQueue, tag: str) -> None:
-        """Consumers of a stream do not know each other: there is no `exclusive`, as in RabbitMQ."""
-        wall_ms = self.connection.services.wall_ms()
-        table: Table = arguments["arguments"]
-        consumer = StreamConsumer(self, queue, tag, read_start(table, queue.where, wall_ms),
-                                  read_filter(table, queue.where), no_ack=arguments["no_ack"],
-                                  limit=self._consumer_limit)
-        self._begin(consumer, arguments["no_wait"])
-
-    def _await_replies(self, arguments: Arguments, tag: str) -> None:
-        if not arguments["no_ack"]:
-            raise precondition("reply consumer cannot acknowledge")
-        if self.reply_consumer is not None:
-            raise precondition("reply consumer already set")
-        broker = self.connection.broker
-        self.reply_consumer = ReplyConsumer(self, tag, broker.new_name(NAMED))
-        broker.replies.add(self.connection.vhost.name, self.reply_consumer)
-        if not arguments["no_wait"]:
-            self.reply(encode_method("basic.consume-ok", consumer_tag=tag))
-
-    def _end_replies(self) -> None:
+    def end_replies(self) -> None:
+        """Nobody gets answers here any more."""
         if self.reply_consumer is not None:
             self.connection.broker.replies.remove(self.connection.vhost.name, self.reply_consumer)
             self.reply_consumer = None
 
-    def _listen(self, arguments: Arguments, tag: str) -> None:
-        name, no_ack = arguments["queue"], arguments["no_ack"]
-        listener = DelayListener(self, name, tag, no_ack=no_ack) if name == TOLD \
-            else CheckListener(self, name, tag, no_ack=no_ack, limit=self._consumer_limit)
-        self.listeners[tag] = listener
-        if arguments["no_wait"]:
-            listener.join()
-        else:
-            self.reply(encode_method("basic.consume-ok", consumer_tag=tag), partial(self._join, listener))
+    # ---- confirms and transactions
 
-    def _join(self, listener: NoticeConsumer) -> None:
-        if self.listeners.get(listener.tag) is listener:
-            listener.join()
-
-    def _cancel(self, arguments: Arguments) -> None:
-        tag = arguments["consumer_tag"]
-        consumer = self.consumers.pop(tag, None)
-        listener = self.listeners.pop(tag, None)
-        if listener is not None:
-            listener.leave()
-        if self.reply_consumer is not None and self.reply_consumer.tag == tag:
-            self._end_replies()
-        if consumer is not None:                   # what it was handed and not told of yet goes before the answer
-            self.connection.broker.remove_consumer(consumer)
-        if not arguments["no_wait"]:
-            self.reply(encode_method("basic.cancel-ok", consumer_tag=tag))
-
-    def _get(self, arguments: Arguments) -> None:
-        queue = self.source(arguments["queue"])
-        if queue.settings.is_quorum and queue.settings.single_active:
-            raise ChannelFault(405, f"cannot obtain access to locked {queue.where}. basic.get operations are not "
-                                    "supported by quorum queues with single active consumer")
-        Got(self, queue, no_ack=arguments["no_ack"]).begin()
-
-    def _recover(self, arguments: Arguments) -> None:
-        if not arguments["requeue"]:
-            raise ConnectionFault(NOT_IMPLEMENTED, "requeue=false")
-        self.give_back()
-        self.wake()
-        self.reply(encode_method("basic.recover-ok"))
-
-    def _recover_async(self, arguments: Arguments) -> None:
-        """As `_recover`, and nothing is answered."""
-        if not arguments["requeue"]:
-            raise ConnectionFault(NOT_IMPLEMENTED, "requeue=false")
-        self.give_back()
-        self.wake()
-
-    def _select_confirms(self, arguments: Arguments) -> None:
-        if self.tx is not None:
-            raise precondition("cannot switch from tx to confirm mode")
+    def begin_confirms(self) -> None:
+        """What is published from here on is confirmed."""
         if not self.publishing.confirms:
             self._unconfirmed, self.publishing = self.publishing, Publishing(self, confirms=True)
-        if not arguments["no_wait"]:
-            self.reply(encode_method("confirm.select-ok"))
 
-    def _select_tx(self, _: Arguments) -> None:
-        if self.publishing.confirms:
-            raise precondition("cannot switch from confirm to tx mode")
+    def begin_tx(self) -> None:
+        """What is published and settled from here on waits for a commit."""
         if self.tx is None:
             self.tx = Tx(self)
-        self.reply(encode_method("tx.select-ok"))
-
-    def _commit(self, _: Arguments) -> None:
-        self._require_tx().commit()
-
-    def _roll_back(self, _: Arguments) -> None:
-        self._require_tx().rollback()
-        self.wake()
-        self.reply(encode_method("tx.rollback-ok"))
-
-    def _require_tx(self) -> Tx:
-        if self.tx is None:
-            raise precondition("channel is not transactional")
-        return self.tx
 
     def on_confirmed(self, frames: bytes) -> None:
         if not self.closing:
             self.connection.write(frames)
         self.connection.on_settled()
 
-    # ---- queues by name
-
-    def source(self, name: str) -> AmqpQueue:
-        """What to consume from: a queue, the leased group `$share/GROUP/FILTER` of all doors, or a partition of a
-        topic, `TOPIC-0`. Raises ChannelFault."""
-        connection = self.connection
-        if name.startswith(SHARE):
-            connection.rights.require_share(name)
-        queue = connection.broker.queues.share(connection.vhost, name)
-        if queue is None and connection.vhost.find_queue(name) is None:
-            queue = connection.broker.queues.streams.partition(connection.vhost, name)
-            if queue is not None and not connection.rights.may_take(queue):
-                queue = None                   # and is told what he is told of a queue that is not there
-        queue = queue or self.queue(name)
-        self.connection.rights.require_source(queue)
-        return queue
-
-    def queue(self, name: str, operation: Operation = Operation.CONSUME, access: str = READ) -> AmqpQueue:
-        """The queue of that name, or the last one declared here. Raises ChannelFault: where it is not there, or another
-        connection's, 403 for whoever could not do this with it otherwise, so that nobody learns which queues others
-        have."""
-        if not name:
-            name = self._last_queue
-            if not name:
-                raise ChannelFault(404, "no previously declared queue")
-        self.check_hidden(name, operation, access)
-        return self.connection.vhost.require_queue(name, self.connection)
-
-    def check_hidden(self, name: str, operation: Operation, access: str) -> None:
-        """See `queue`. A generated name is nobody's secret to find out, and clients ask for their own that are gone."""
-        queue = self.connection.vhost.find_queue(name)
-        is_hidden = queue is None or queue.owner not in (None, self.connection)
-        if is_hidden and not name.startswith(RESERVED):
-            self.connection.rights.require_queue(name, operation, access)
-
-    def note_declared(self, name: str) -> None:
-        self._last_queue = name
-
-    @property
-    def last_queue(self) -> str:
-        return self._last_queue
+    # ---- the end
 
     def check_rights(self) -> None:
         """Rights have changed: consumers that may no longer be end, and the client is told."""
@@ -693,8 +511,6 @@ class Channel:
         for listener in list(self.listeners.values()):
             if not listener.allowed():
                 listener.on_gone()
-
-    # ---- the end
 
     def on_overdue(self, timeout_ms: int) -> None:
         """A delivery was not acknowledged for so long: as RabbitMQ ends such channels."""
@@ -713,14 +529,14 @@ class Channel:
         """Nothing more goes in or out; what was not acknowledged is given back. Idempotent."""
         self.connection.broker.totals.channels_closed += not self.closing
         self.closing = True
-        self.publishing.drop_content()
+        self.contents.drop_content()
         for listener in self.listeners.values():
             listener.leave()
         self.listeners.clear()
         consumers, self.consumers = self.consumers, {}
         for consumer in consumers.values():
             self.connection.broker.remove_consumer(consumer)
-        self._end_replies()
+        self.end_replies()
         if self.tx is not None:
             self.tx.rollback()
         self.give_back()
@@ -729,4 +545,181 @@ class Channel:
         return {"channel": self.number, "consumers": len(self.consumers) + len(self.listeners),
                 "unacknowledged": self.unacked.count, "confirms": self.publishing.confirms,
                 "publishes": self.publishing.has_begun,
-                "prefetch": self._consumer_limit, "global_prefetch": self._limit}
+                "prefetch": self._requests.consumer_limit, "global_prefetch": self._limit}
+
+
+class Publishing:
+    """One channel's, up to confirm.select or from there on: its numbers count from 1, and what was published before is
+    not promised. The kernel's `Owner` of what it appends."""
+
+    def __init__(self, channel: Channel, *, confirms: bool) -> None:
+        self.confirms = confirms
+        self.settled = True
+        """Whether everything appended has been answered."""
+
+        self.pending: list[Message] = []
+        """Decoded and not appended yet; `submit` before anything that must not overtake it."""
+
+        self._channel = channel
+        self._totals = channel.connection.broker.totals
+        self._tag = 0                          # of the last publish that is not in `pending`
+        self._submitted = 0                    # of the last publish that will be answered
+        self._answered = 0                     # of the last that was
+        self._alone = 0                        # of the last that will be and was not gathered
+        self._gathered: list[Stored] = []      # answers of now
+        self._counted = self._refused = 0      # through this tag confirms were counted; so many are none
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether anything was published."""
+        return self._tag > 0
+
+    def next_tag(self) -> int:
+        """Of a publish that is not in `pending`."""
+        self._tag += 1
+        self._totals.confirming += self.confirms
+        return self._tag
+
+    def _count(self, tag: int) -> None:
+        """All through this tag are answered."""
+        if tag <= self._counted:
+            return
+        answered, self._counted = tag - self._counted, tag
+        refused = min(answered, self._refused)
+        self._refused -= refused
+        self._totals.confirmed += answered - refused
+
+    def expect(self, tag: int) -> None:
+        """This publish will be answered, and what is gathered must not be before it."""
+        self._submitted = self._alone = tag
+        self.settled = False
+
+    def confirm(self, tag: int, *, nack: bool = False) -> None:
+        """Acknowledge (or refuse, `nack`) one publish alone, if the publisher wants confirms."""
+        if self.confirms:
+            self._refused += nack
+            if self.settled:
+                self._count(tag)
+            self._channel.connection.write(codec.encode_confirm(self._channel.raw, tag, False, nack=nack))
+
+    # ---- appending
+
+    def submit(self) -> None:
+        """Append what is pending; what a full queue does not take is refused. Raises AmqpError where the kernel takes
+        nothing."""
+        messages = self.pending
+        if not messages:
+            return
+        self.pending = []
+        first = self._tag + 1
+        self._tag += len(messages)
+        if self.confirms:
+            self._totals.confirming += len(messages)
+        # What was appended otherwise is answered in its turn, and what is gathered behind it must not be before.
+        if (self._answered >= self._alone or not self.confirms) and self._channel.connection.gather(
+                messages, self, self._tag if self.confirms else None, refuses=self.confirms):  # decision 259
+            if self.confirms:
+                self._submitted = self._tag
+                self.settled = False
+            return
+        self._append_what_fits(messages, list(range(first, self._tag + 1)))
+
+    def _append_what_fits(self, messages: list[Message], tags: list[int], was_gathered: bool = False) -> None:
+        """Append; what a full queue does not take is refused. Raises AmqpError."""
+        while messages:
+            try:
+                self.append(messages, tags[-1], was_gathered=was_gathered)
+                return
+            except QueueFull as full:
+                place = messages[full.index][0]
+                without_room = [at for at in range(full.index, len(messages)) if messages[at][0] == place]
+                connection = self._channel.connection
+                connection.broker.bury_refused(connection.vhost, full.queue, [messages[at] for at in without_room])
+            except OverQuota as over:
+                without_room = [at for at, message in enumerate(messages) if message[0] in over.places]
+            self.refuse([tags[at] for at in without_room])
+            kept = sorted({*range(len(messages))}.difference(without_room))
+            messages, tags = [messages[at] for at in kept], [tags[at] for at in kept]
+
+    def append(self, messages: list[Message], tag: int, repeat_key: str | None = None, was_gathered: bool = False
+                ) -> None:
+        """`tag`: of the last. Raises QueueFull, OverQuota where the publisher wants confirms, AmqpError."""
+        try:
+            self._channel.connection.append(messages, self if self.confirms else None, tag, repeat_key,
+                                            refuses=self.confirms, was_gathered=was_gathered)
+        except QueueFull:
+            raise
+        except OverQuota as over:
+            if self.confirms:
+                raise
+            raise of_publish(ConnectionFault(RESOURCE_ERROR, str(over))) from None
+        except (MessageTooLarge, IdempotencyConflict) as error:
+            raise of_publish(precondition(str(error))) from None
+        except ReceiptDenied as error:                       # what came before it is sound
+            if error.index:
+                self.append(messages[:error.index], tag - len(messages) + error.index, was_gathered=was_gathered)
+            raise of_publish(refused(str(error))) from None
+        except (CreateDenied, TooManyTopics, UnknownTopic) as error:           # deleted since it was placed
+            raise of_publish(not_placed(error)) from None
+        except KernelError as error:
+            raise of_publish(ConnectionFault(RESOURCE_ERROR, str(error))) from None
+        if self.confirms:
+            self.expect(tag)
+
+    def enter_alone(self, guard: Guard, messages: list[Message], token: object, size_bytes: int) -> bool:
+        """See `switchboard.Gatherer`."""
+        last = token if isinstance(token, int) else len(messages)
+        try:
+            self._append_what_fits(messages, list(range(last - len(messages) + 1, last + 1)), was_gathered=True)
+        except AmqpError as error:
+            self._channel.fail_publish(error)
+        return False
+
+    def on_gathered(self, token: object, error: Exception | None) -> bool:
+        """See `switchboard.Gatherer`: what is answered together has one acknowledgement."""
+        self._gathered.append(Stored(token, error, 0, []))
+        return len(self._gathered) == 1
+
+    def on_all_gathered(self) -> None:
+        """See `switchboard.Gatherer`."""
+        gathered, self._gathered = self._gathered, []
+        self.on_stored(gathered)
+
+    def refuse(self, tags: list[int]) -> None:
+        """Refuse publishes with basic.nack, if the publisher wants confirms."""
+        if self.confirms:
+            self._refused += len(tags)
+            if self.settled:
+                self._count(tags[-1])
+            raw = self._channel.raw
+            frames = [codec.encode_confirm(raw, tag, False, nack=True) for tag in tags]
+            self._channel.connection.write(b"".join(frames))
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """Answer the publishes of one flush: one acknowledgement for all that was stored, one refusal for what was not.
+        Answers come in order; `multiple` is said of several alone, as by RabbitMQ."""
+        out = []
+        good = bad = 0
+        before = self._answered
+        for answer in stored:
+            tag = answer.token if isinstance(answer.token, int) else cast(Callable[[Stored], int], answer.token)(answer)
+            if answer.error is None:
+                if bad:
+                    out.append(codec.encode_confirm(self._channel.raw, bad, bad - before > 1, nack=True))
+                    before = bad
+                good, bad = tag, 0
+            else:
+                if good:
+                    out.append(codec.encode_confirm(self._channel.raw, good, good - before > 1))
+                    before = good
+                good, bad = 0, tag
+                self._refused += tag - self._answered
+            self._answered = tag
+            self.settled = tag == self._submitted
+        if good:
+            out.append(codec.encode_confirm(self._channel.raw, good, good - before > 1))
+        if bad:
+            out.append(codec.encode_confirm(self._channel.raw, bad, bad - before > 1, nack=True))
+        if self.confirms:
+            self._count(self._answered)
+        self._channel.on_confirmed(b"".join(out) if self.confirms else b"")

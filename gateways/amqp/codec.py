@@ -76,6 +76,12 @@ DELIVERY_MODE: Final = 0x1000
 _FRAME: Final = struct.Struct(">BHI")
 
 
+def short_string(text: str) -> bytes:
+    """A text of up to 255 bytes, behind its size."""
+    raw = text.encode()
+    return bytes((len(raw),)) + raw
+
+
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
     return _FRAME.pack(kind, channel, len(payload)) + payload + END
 
@@ -150,6 +156,17 @@ def is_side(side: bytes) -> bool:
                 at += 1 + side[at]
         bit >>= 1
     return at == end and not flags & 3
+
+
+def own_side(headers: bytes) -> bytes:
+    """The AMQP side of a record that came by this door, as it came; empty where it has none that is sound, see
+    `own_side_at`."""
+    at = own_side_at(headers)
+    if at < 0:
+        return b""
+    size, at = read_varint(headers, at)
+    side = headers[at:at + size]
+    return side if is_side(side) else b""
 
 
 def plain_attributes(raw: bytes) -> int:

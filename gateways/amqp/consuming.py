@@ -11,19 +11,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from gatehouse.gateways.amqp import codec, mapping
 from gatehouse.gateways.amqp.methods import encode_method
 from gatehouse.gateways.amqp.tables import Field
 from gatehouse.kernel.groups.members import HoldLimit
-from gatehouse.kernel.message import Handle
+from gatehouse.kernel.message import DOOR_MASK, Handle
+from gatehouse.tracing.context import HEADER as TRACEPARENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gatehouse.gateways.amqp.channels import Channel
     from gatehouse.gateways.amqp.vhost import AmqpQueue
+    from gatehouse.kernel.api import LeasedGroupPort, MembershipPort
     from gatehouse.kernel.message import Leased
 
 UNACKNOWLEDGED_MAX: Final = 1 << 16
@@ -73,13 +75,15 @@ class ConsumerSource(Origin):
         super().__init__(channel)
         self.queue = queue
         self._timeout_ms = timeout_ms          # its own, for its deliveries
+        self._group: LeasedGroupPort | None = None     # whose messages it was given
 
     def settle(self, how: str, handles: list[Handle], *, at_once: bool = False) -> None:
         broker = self.channel.connection.broker
         queues = broker.queues
         if how == "ack":
             broker.totals.acknowledged += len(handles)
-            queues.ack(self.queue, handles, at_once=at_once)
+            if self._group is not None:
+                self._group.ack(handles, lazily=not at_once)
         elif how == "release":
             broker.totals.given_back += len(handles)
             queues.release(self.queue, handles)
@@ -101,7 +105,10 @@ class ConsumerSource(Origin):
 
     def side_of(self, leased: Leased) -> bytes:
         """Exchange, routing key and properties that the client sees, as bytes."""
-        side = self.channel.connection.broker.queues.side_of(self.queue, leased)
+        headers = leased[7]
+        is_plain = leased[8] & DOOR_MASK == codec.DOOR and headers.find(TRACEPARENT) < 0
+        side = codec.own_side(headers) if is_plain else b""
+        side = side or self.channel.connection.broker.queues.side_of(self.queue, leased)
         if leased[2] < 2 or self.queue.settings.delivery_limit is None:
             return side
         return mapping.with_header(side, DELIVERY_COUNT, Field("l", leased[2] - 1))
@@ -143,6 +150,7 @@ class Got(ConsumerSource):
             broker.queues.ack(self.queue, [leased[:3]])
             return channel.unacked.give_tags(1)
         broker.totals.got_manual += 1
+        self._group = broker.queues.group_of(self.queue)
         tag = channel.unacked.add(self, [leased[:3]])
         self.note_out(1)
         return tag
@@ -160,13 +168,39 @@ class Consumer(ConsumerSource):
         super().__init__(channel, queue, timeout_ms)
         self.priority = priority
         self.tag = tag
-        raw = tag.encode()
-        self.raw_tag = bytes((len(raw),)) + raw
+        self.raw_tag = codec.short_string(tag)
         self.no_ack = no_ack
         self.exclusive = exclusive
         self.limit = limit                     # deliveries without acknowledgement; 0: no limit of its own
-        self.membership: Any = None            # the queues' side of it, while it is attached
+        self._membership: MembershipPort | None = None         # while it is attached
         self._round = ROUND_MIN                # messages of one flush: as many as fit the bytes that may wait unsent
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether it is handed messages."""
+        return self._membership is not None
+
+    # decision 61: a consumer is a member of the queue's own group
+    def attach(self) -> None:
+        """Be handed messages from now on, as many as there is room for, once per flush."""
+        connection = self.channel.connection
+        group = self._group = connection.broker.queues.group_of(self.queue)
+        budget = None if self.no_ack else self.channel.budget
+        self._membership = group.join(self, 0, keeps=not self.no_ack, budget=budget, lazily=True,
+                                      hold=self.hold_limit(), priority=self.priority, taker=connection.guard.origin)
+        self.top_up()
+
+    def detach(self) -> None:
+        """Be given no more messages; what was handed over stays with the channel."""
+        membership, self._membership = self._membership, None
+        if membership is not None:
+            membership.retire()
+
+    def top_up(self) -> None:
+        """Its room has changed: it may be given more messages, or fewer."""
+        membership = self._membership
+        if membership is not None:
+            membership.add_credit(self.room() - membership.untold - membership.credit)
 
     def room(self) -> int:
         """How many messages it may be given now; the channel's own limit is its budget."""
@@ -196,13 +230,13 @@ class Consumer(ConsumerSource):
         self._round = min(max(connection.unsent_max // (len(frames) // len(messages)), 1), ROUND_MAX)
         if not self.no_ack and channel.is_full:
             channel.hold_others()
-        connection.broker.queues.top_up(self)
+        self.top_up()
 
     def on_gone(self) -> None:
         """The consumer ends: its queue is gone, or the right to it. The client is told if it wants that (RabbitMQ's
         extension consumer_cancel_notify)."""
         channel = self.channel
-        self.membership = None
+        self._membership = None
         channel.consumers.pop(self.tag, None)
         if channel.connection.wants_cancels:
             channel.reply(encode_method("basic.cancel", consumer_tag=self.tag, no_wait=True))

@@ -8,7 +8,7 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.amqp.arguments import OF_EXCHANGES, OF_QUEUES, unknown
 from gatehouse.gateways.amqp.asked import UNKNOWN
 from gatehouse.gateways.amqp.direct_reply import NAMED, REPLY_TO, is_reply_name
-from gatehouse.gateways.amqp.errors import AmqpError, ConnectionFault, in_use, not_found, refused
+from gatehouse.gateways.amqp.errors import AmqpError, ChannelFault, ConnectionFault, in_use, not_found, refused
 from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, Destination
 from gatehouse.gateways.amqp.methods import Arguments, encode_method
 from gatehouse.gateways.amqp.rights import CONFIGURE, READ, WRITE
@@ -39,6 +39,7 @@ class Definitions:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
+        self._last_queue = ""
         self.methods: dict[str, Callable[[Arguments], None]] = {
             "exchange.declare": self._declare_exchange, "exchange.delete": self._delete_exchange,
             "exchange.bind": self._bind_exchange, "exchange.unbind": self._unbind_exchange,
@@ -110,7 +111,7 @@ class Definitions:
         name = _one_line(arguments["queue"])
         if name.startswith(TXN):
             check_listened(name)
-            channel.note_declared(name)
+            self._last_queue = name
             self._answer([], "queue.declare-ok", arguments["no_wait"], queue=name, message_count=0, consumer_count=0)
             return
         if is_reply_name(name):
@@ -119,7 +120,7 @@ class Definitions:
             self._answer([], "queue.declare-ok", arguments["no_wait"], queue=name, message_count=0, consumer_count=1)
             return
         if arguments["passive"]:
-            name = name or channel.last_queue
+            name = name or self._last_queue
             self._see(name, READ)
             queue = vhost.require_queue(name, connection)
             is_new = False
@@ -141,11 +142,29 @@ class Definitions:
                     connection.note_not_honoured(UNKNOWN)
         if not is_new:
             broker.queues.note_declared(queue)
-        channel.note_declared(queue.name)
+        self._last_queue = queue.name
         count = 0 if is_new and not queue.settings.is_stream else broker.queues.ready(queue)
         self._answer([queue] if is_new else [], "queue.declare-ok", arguments["no_wait"], queue=queue.name,
                      message_count=count, consumer_count=len(queue.consumers),
                      audited=_lasting(queue, durable=queue.durable))
+
+    def queue(self, name: str, operation: Operation = Operation.CONSUME, access: str = READ) -> AmqpQueue:
+        """The queue of that name, or the last one declared here. Raises ChannelFault: where it is not there, or another
+        connection's, 403 for whoever could not do this with it otherwise, so that nobody learns which queues others
+        have."""
+        if not name:
+            name = self._last_queue
+            if not name:
+                raise ChannelFault(404, "no previously declared queue")
+        self._check_hidden(name, operation, access)
+        return self._channel.connection.vhost.require_queue(name, self._channel.connection)
+
+    def _check_hidden(self, name: str, operation: Operation, access: str) -> None:
+        """See `queue`. A generated name is nobody's secret to find out, and clients ask for their own that are gone."""
+        queue = self._channel.connection.vhost.find_queue(name)
+        is_hidden = queue is None or queue.owner not in (None, self._channel.connection)
+        if is_hidden and not name.startswith(RESERVED):
+            self._rights.require_queue(name, operation, access)
 
     def _see(self, name: str, access: str) -> None:
         """Require that the client may know of a queue of this name. A generated name is nobody's secret to find out,
@@ -168,12 +187,12 @@ class Definitions:
     def _delete_queue(self, arguments: Arguments) -> None:
         connection = self._channel.connection
         broker, vhost = connection.broker, connection.vhost
-        name = arguments["queue"] or self._channel.last_queue
+        name = arguments["queue"] or self._last_queue
         if name and vhost.find_queue(name) is None:
-            self._channel.check_hidden(name, Operation.ALTER, CONFIGURE)
+            self._check_hidden(name, Operation.ALTER, CONFIGURE)
             self._answer([], "queue.delete-ok", arguments["no_wait"])
             return
-        queue = self._channel.queue(name, Operation.ALTER, CONFIGURE)
+        queue = self.queue(name, Operation.ALTER, CONFIGURE)
         self._rights.require_change(queue, Operation.ALTER, CONFIGURE)
         if arguments["if_unused"] and queue.consumers:
             raise in_use("queue", queue.name, vhost.name, "in use")
@@ -188,7 +207,7 @@ class Definitions:
             consumer.on_gone()
 
     def _purge(self, arguments: Arguments) -> None:
-        queue = self._channel.queue(arguments["queue"])
+        queue = self.queue(arguments["queue"])
         self._rights.require_change(queue, Operation.CONSUME, READ)
         count = self._channel.connection.broker.queues.purge(queue)
         self._audit("queue.purge", _lasting(queue, messages=count))
@@ -197,7 +216,7 @@ class Definitions:
 
     def _bind_queue(self, arguments: Arguments) -> None:
         _not_volatile(arguments["queue"])
-        queue = self._channel.queue(arguments["queue"], Operation.PUBLISH, WRITE)
+        queue = self.queue(arguments["queue"], Operation.PUBLISH, WRITE)
         key = arguments["routing_key"]
         if not arguments["queue"] and not key:
             key = queue.name                   # 0-9-1, queue.bind: "the default routing key is the queue's name"
@@ -211,12 +230,12 @@ class Definitions:
     def _unbind_queue(self, arguments: Arguments) -> None:
         _not_volatile(arguments["queue"])
         channel = self._channel
-        name = arguments["queue"] or channel.last_queue
+        name = arguments["queue"] or self._last_queue
         audited: Audited | None = None
         if name and channel.connection.vhost.find_queue(name) is None:
-            channel.check_hidden(name, Operation.PUBLISH, WRITE)
+            self._check_hidden(name, Operation.PUBLISH, WRITE)
         else:
-            queue = channel.queue(name, Operation.PUBLISH, WRITE)
+            queue = self.queue(name, Operation.PUBLISH, WRITE)
             name = queue.name
             audited = _lasting(queue, exchange=arguments["exchange"], routing_key=arguments["routing_key"])
             self._rights.require_change(queue, Operation.PUBLISH, WRITE)

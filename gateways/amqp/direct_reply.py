@@ -34,8 +34,7 @@ class ReplyConsumer:
         self.tag = tag
         self.name = name
         self._channel = channel
-        raw = tag.encode()
-        self._raw_tag = bytes((len(raw),)) + raw
+        self._raw_tag = codec.short_string(tag)
 
     def deliver(self, names: bytes, raw: bytes, body: bytes) -> None:
         """`names`: exchange and routing key; `raw`: flags and properties."""

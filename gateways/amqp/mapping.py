@@ -157,17 +157,13 @@ def is_letter(headers: bytes) -> bool:
 
 # decisions 299, 324
 def own_side(headers: bytes, *, unaltered: bool = True) -> bytes:
-    """The AMQP side of a record that came by this door; empty where it has none that is sound, see `codec.own_side_at`.
-    It says the trace context that the hub gave the message, if its sender asked to have it followed, or it is not to
-    be `unaltered`."""
-    at = codec.own_side_at(headers)
-    if at < 0:
+    """The AMQP side of a record that came by this door, as `codec.own_side`. It says the trace context that the hub
+    gave the message, if its sender asked to have it followed, or it is not to be `unaltered`."""
+    side = codec.own_side(headers)
+    if not side:
         return b""
-    size, at = read_varint(headers, at)
-    side = headers[at:at + size]
-    if not codec.is_side(side):
-        return b""
-    given = traceparent_in(headers[at + size:])
+    _, at = read_varint(headers, codec.own_side_at(headers))
+    given = traceparent_in(headers[at + len(side):])
     if not given or given in side or unaltered and TRACE not in side:
         return side
     return with_header(side, TRACEPARENT.decode(), Field("S", given), without=TRACESTATE.decode())
@@ -210,5 +206,4 @@ def with_header(side: bytes, name: str, field: Field, *, without: str = "") -> b
 @lru_cache(4096)
 def names_of(exchange: str, routing_key: str) -> bytes:
     """Two short strings."""
-    name, key = exchange.encode(), routing_key.encode()
-    return bytes((len(name),)) + name + bytes((len(key),)) + key
+    return codec.short_string(exchange) + codec.short_string(routing_key)

@@ -1,9 +1,6 @@
-"""What one channel publishes: contents put together from frames, checked, routed, placed, appended; confirms in order,
-returns.
+"""What comes frame by frame to be published: contents put together, checked, routed, placed, returned.
 
-A burst is one append, and a small one enters with those of other connections (`switchboard.Gathering`). With
-confirms (RabbitMQ's extension) one acknowledgement with `multiple` answers everything of a channel that one flush made
-durable. What goes nowhere is acknowledged at once, by itself, after its basic.return.
+What goes nowhere is acknowledged at once, by itself, after its basic.return.
 
 The channels of a connection share an `AmqpSender`. What is routed the same every time is remembered there by the exact
 bytes of its method frame, for the codec (`routes`), until something is declared, bound or deleted.
@@ -12,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.addresses import queue_address, reply_address
 from gatehouse.gateways.admission.errors import Denied, OverQuota
@@ -38,18 +35,13 @@ from gatehouse.gateways.amqp.streams import place_copies
 from gatehouse.gateways.amqp.tables import INTEGERS, Field
 from gatehouse.gateways.amqp.transacting import DECIDE, decide, hold
 from gatehouse.kernel.errors import (
-    CreateDenied,
     IdempotencyConflict,
     InvalidDelay,
     KeptFull,
     KernelError,
-    MessageTooLarge,
     QueueFull,
-    ReceiptDenied,
     StorageFull,
     TooManyScheduled,
-    TooManyTopics,
-    UnknownTopic,
     Unroutable,
 )
 from gatehouse.kernel.message import Stored, When
@@ -114,81 +106,45 @@ class Content:
         self.got = 0
 
 
-class Publishing:
-    """One channel's, up to confirm.select or from there on: its numbers count from 1, and what was published before is
-    not promised. The kernel's `Owner` of what it appends."""
+class Contents:
+    """What one channel publishes frame by frame: everything but plain messages that came whole."""
 
-    def __init__(self, channel: Channel, *, confirms: bool) -> None:
-        self.confirms = confirms
-        self.settled = True
-        """Whether everything appended has been answered."""
-
-        self.pending: list[Message] = []
-        """Decoded and not appended yet; `submit` before anything that must not overtake it."""
-
-        self.content: Content | None = None
+    def __init__(self, channel: Channel) -> None:
+        self.begun: Content | None = None
         """A publish that is not whole yet."""
 
         self._channel = channel
         self._totals = channel.connection.broker.totals
-        self._tag = 0                          # of the last publish that is not in `pending`
-        self._submitted = 0                    # of the last publish that will be answered
-        self._answered = 0                     # of the last that was
-        self._alone = 0                        # of the last that will be and was not gathered
-        self._gathered: list[Stored] = []      # answers of now
-        self._counted = self._refused = 0      # through this tag confirms were counted; so many are none
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether anything was published."""
-        return self._tag > 0
-
-    def _next_tag(self) -> int:
-        """Of a publish that is not in `pending`."""
-        self._tag += 1
-        self._totals.confirming += self.confirms
-        return self._tag
-
-    def _count(self, tag: int) -> None:
-        """All through this tag are answered."""
-        if tag <= self._counted:
-            return
-        answered, self._counted = tag - self._counted, tag
-        refused = min(answered, self._refused)
-        self._refused -= refused
-        self._totals.confirmed += answered - refused
-
-    # ---- frame by frame
 
     def begin(self, payload: bytes, arguments: Arguments) -> None:
         """A basic.publish method. Raises AmqpError."""
         if arguments["immediate"]:
             raise ConnectionFault(NOT_IMPLEMENTED, "immediate=true")
-        self.content = Content(payload, arguments)
+        self.begun = Content(payload, arguments)
 
     def check_no_content(self) -> None:
         """A method may not come between a publish and its content."""
-        if self.content is not None:
-            raise _of_publish(ConnectionFault(UNEXPECTED_FRAME, NO_HEADER if self.content.size < 0 else NO_BODY))
+        if self.begun is not None:
+            raise of_publish(ConnectionFault(UNEXPECTED_FRAME, NO_HEADER if self.begun.size < 0 else NO_BODY))
 
     def take_header(self, payload: bytes) -> None:
-        content = self.content
+        content = self.begun
         if content is None:
             raise ConnectionFault(UNEXPECTED_FRAME, "expected method frame, got non method frame instead")
         if content.size >= 0:
-            raise _of_publish(ConnectionFault(UNEXPECTED_FRAME, NO_BODY))
+            raise of_publish(ConnectionFault(UNEXPECTED_FRAME, NO_BODY))
         if len(payload) < codec.SMALLEST_HEADER:
             raise SyntaxFault("a content header that is cut off")
         if payload[:2] != codec.BASIC_HEADER[:2]:
-            raise _of_publish(ConnectionFault(UNEXPECTED_FRAME, "expected content header for class 60, got one for "
+            raise of_publish(ConnectionFault(UNEXPECTED_FRAME, "expected content header for class 60, got one for "
                                                                 f"class {int.from_bytes(payload[:2], 'big')} instead"))
         if payload[:4] != codec.BASIC_HEADER:
             raise SyntaxFault("a content header with a weight")
         size = int.from_bytes(payload[4:12], "big")
         connection = self._channel.connection
         if size > connection.message_bytes_max:
-            self.content = None
-            raise _of_publish(precondition(f"message size {size} is larger than configured max size "
+            self.begun = None
+            raise of_publish(precondition(f"message size {size} is larger than configured max size "
                                            f"{connection.message_bytes_max}"))
         connection.channels.reserve(size)
         content.size, content.raw = size, payload[12:]
@@ -196,11 +152,11 @@ class Publishing:
             self._complete(content)
 
     def take_body(self, payload: bytes) -> None:
-        content = self.content
+        content = self.begun
         if content is None:
             raise ConnectionFault(UNEXPECTED_FRAME, "expected method frame, got non method frame instead")
         if content.size < 0:
-            raise _of_publish(ConnectionFault(UNEXPECTED_FRAME, NO_HEADER))
+            raise of_publish(ConnectionFault(UNEXPECTED_FRAME, NO_HEADER))
         content.parts.append(payload)
         content.got += len(payload)
         self._channel.connection.channels.note_part(len(payload))
@@ -211,13 +167,14 @@ class Publishing:
 
     def drop_content(self) -> None:
         """Drop a publish whose content is not whole yet."""
-        if self.content is not None and self.content.size > 0:
-            self._channel.connection.channels.release(self.content.size, self.content.got)
-        self.content = None
+        if self.begun is not None and self.begun.size > 0:
+            self._channel.connection.channels.release(self.begun.size, self.begun.got)
+        self.begun = None
 
     def _complete(self, content: Content) -> None:
         self.drop_content()
         channel = self._channel
+        publishing = channel.publishing
         body = content.parts[0] if len(content.parts) == 1 else b"".join(content.parts)
         if not content.arguments["exchange"] and content.arguments["routing_key"] in COMMANDS:
             self._carry_out(content.arguments["routing_key"], body)
@@ -229,7 +186,7 @@ class Publishing:
                 channel.tx.publish(content, raw, body, sent)
                 return
         except AmqpError as error:
-            raise _of_publish(error) from None
+            raise of_publish(error) from None
         if sent.half is not None:
             self._hold(content, sent, sent.half, body)
             return
@@ -238,24 +195,24 @@ class Publishing:
         elif sent.message is not None and (sent.copies or sent.repeat_key is not None):
             self._append_apart([sent.message, *sent.copies], sent.repeat_key)
         elif sent.message is not None:
-            self.pending.append(sent.message)
+            publishing.pending.append(sent.message)
         if sent.routed and sent.message is not None:
             return
-        self.submit()                          # tags count in the order of the publishes
+        publishing.submit()                    # tags count in the order of the publishes
         self.tell_fate(content, raw, body, sent)
         if sent.message is None:
             self._totals.nowhere += sent.reply is None
             self._totals.dropped += not content.arguments["mandatory"] and sent.reply is None
-            self.confirm(self._next_tag())
+            publishing.confirm(publishing.next_tag())
 
     def _carry_out(self, command: str, body: bytes) -> None:
         """A publish that is no message. Raises AmqpError."""
         channel = self._channel
         if channel.tx is not None:
-            raise _of_publish(precondition("half messages are not decided, and nothing is recalled, within a "
+            raise of_publish(precondition("half messages are not decided, and nothing is recalled, within a "
                                            "transaction of the channel"))
-        self.submit()
-        (decide if command == DECIDE else recall)(channel, self._next_tag(), body)
+        channel.publishing.submit()
+        (decide if command == DECIDE else recall)(channel, channel.publishing.next_tag(), body)
 
     def tell_fate(self, content: Content, raw: bytes, body: bytes, sent: Sent) -> None:
         """Return what goes nowhere, and hand over what passes no queue."""
@@ -284,42 +241,44 @@ class Publishing:
 
     def _hold(self, content: Content, sent: Sent, half: mapping.HalfHeaders, body: bytes) -> None:
         """A half message. One that goes nowhere is returned and confirmed like any other."""
-        self.submit()
-        self._next_tag()
+        publishing = self._channel.publishing
+        publishing.submit()
+        tag = publishing.next_tag()
         if content.arguments["mandatory"] and not sent.routed:
             self._return(content, body)
         if sent.message is None:
-            self.confirm(self._tag)
+            publishing.confirm(tag)
             return
         try:
-            held = hold(self._channel, half, [sent.message, *sent.copies], self._tag)
+            held = hold(self._channel, half, [sent.message, *sent.copies], tag)
         except AmqpError as error:
-            raise _of_publish(error) from None
+            raise of_publish(error) from None
         if not held:
-            self._refuse([self._tag])
+            publishing.refuse([tag])
             return
-        self._expect(self._tag)
+        publishing.expect(tag)
 
     def _append_apart(self, messages: list[Message], repeat_key: str | None) -> None:
         """One publish that is several messages, as streams are among its queues, or that may be repeated: all of it or
         nothing."""
-        self.submit()
-        self._next_tag()
+        publishing = self._channel.publishing
+        publishing.submit()
+        tag = publishing.next_tag()
         try:
-            self._append(messages, self._tag, repeat_key)
+            publishing.append(messages, tag, repeat_key)
         except QueueFull as full:
             connection = self._channel.connection
             connection.broker.bury_refused(connection.vhost, full.queue, messages[:1])
-            self._refuse([self._tag])
+            publishing.refuse([tag])
         except OverQuota:
-            self._refuse([self._tag])
+            publishing.refuse([tag])
 
     def _let_wait(self, messages: list[Message], sent: Sent) -> None:  # decision 196
         """One publish to a delayed-message exchange: confirmed once it is stored, delivered later."""
-        self.submit()
-        tag = self._next_tag()
         channel = self._channel
-        connection = channel.connection
+        connection, publishing = channel.connection, channel.publishing
+        publishing.submit()
+        tag = publishing.next_tag()
 
         def on_stored(answer: Stored) -> int:
             tell_accepted(channel, tag, sent.delay_key, answer)
@@ -328,32 +287,19 @@ class Publishing:
         whens = [When(delay_ms=sent.delay_ms, name=sent.delay_key)] * len(messages)
         try:
             connection.slow_down(connection.guard.schedule.add(
-                messages, whens, self if self.confirms else None, on_stored, 0, idempotency_key=sent.repeat_key,
-                refuses=self.confirms))
+                messages, whens, publishing if publishing.confirms else None, on_stored, 0,
+                idempotency_key=sent.repeat_key, refuses=publishing.confirms))
         except (InvalidDelay, IdempotencyConflict) as error:
-            raise _of_publish(precondition(str(error))) from None
+            raise of_publish(precondition(str(error))) from None
         except (TooManyScheduled, StorageFull, KeptFull, OverQuota) as refusal:
-            if isinstance(refusal, OverQuota) and not self.confirms:
-                raise _of_publish(ConnectionFault(RESOURCE_ERROR, str(refusal))) from None
-            self._refuse([tag])
+            if isinstance(refusal, OverQuota) and not publishing.confirms:
+                raise of_publish(ConnectionFault(RESOURCE_ERROR, str(refusal))) from None
+            publishing.refuse([tag])
             return
         except KernelError as error:
-            raise _of_publish(ConnectionFault(RESOURCE_ERROR, str(error))) from None
-        if self.confirms:
-            self._expect(tag)
-
-    def _expect(self, tag: int) -> None:
-        """This publish will be answered, and what is gathered must not be before it."""
-        self._submitted = self._alone = tag
-        self.settled = False
-
-    def confirm(self, tag: int, *, nack: bool = False) -> None:
-        """Acknowledge (or refuse, `nack`) one publish alone, if the publisher wants confirms."""
-        if self.confirms:
-            self._refused += nack
-            if self.settled:
-                self._count(tag)
-            self._channel.connection.write(codec.encode_confirm(self._channel.raw, tag, False, nack=nack))
+            raise of_publish(ConnectionFault(RESOURCE_ERROR, str(error))) from None
+        if publishing.confirms:
+            publishing.expect(tag)
 
     def _return(self, content: Content, body: bytes) -> None:
         channel = self._channel
@@ -363,130 +309,9 @@ class Publishing:
             codec.frame(codec.METHOD, channel.number, method)
             + codec.encode_content(channel.raw, content.raw, body, channel.connection.body_max))
 
-    # ---- appending
 
-    def submit(self) -> None:
-        """Append what is pending; what a full queue does not take is refused. Raises AmqpError where the kernel takes
-        nothing."""
-        messages = self.pending
-        if not messages:
-            return
-        self.pending = []
-        first = self._tag + 1
-        self._tag += len(messages)
-        if self.confirms:
-            self._totals.confirming += len(messages)
-        # What was appended otherwise is answered in its turn, and what is gathered behind it must not be before.
-        if (self._answered >= self._alone or not self.confirms) and self._channel.connection.gather(
-                messages, self, self._tag if self.confirms else None, refuses=self.confirms):  # decision 259
-            if self.confirms:
-                self._submitted = self._tag
-                self.settled = False
-            return
-        self._append_what_fits(messages, list(range(first, self._tag + 1)))
-
-    def _append_what_fits(self, messages: list[Message], tags: list[int], was_gathered: bool = False) -> None:
-        """Append; what a full queue does not take is refused. Raises AmqpError."""
-        while messages:
-            try:
-                self._append(messages, tags[-1], was_gathered=was_gathered)
-                return
-            except QueueFull as full:
-                place = messages[full.index][0]
-                without_room = [at for at in range(full.index, len(messages)) if messages[at][0] == place]
-                connection = self._channel.connection
-                connection.broker.bury_refused(connection.vhost, full.queue, [messages[at] for at in without_room])
-            except OverQuota as over:
-                without_room = [at for at, message in enumerate(messages) if message[0] in over.places]
-            self._refuse([tags[at] for at in without_room])
-            kept = sorted({*range(len(messages))}.difference(without_room))
-            messages, tags = [messages[at] for at in kept], [tags[at] for at in kept]
-
-    def _append(self, messages: list[Message], tag: int, repeat_key: str | None = None, was_gathered: bool = False
-                ) -> None:
-        """`tag`: of the last. Raises QueueFull, OverQuota where the publisher wants confirms, AmqpError."""
-        try:
-            self._channel.connection.append(messages, self if self.confirms else None, tag, repeat_key,
-                                            refuses=self.confirms, was_gathered=was_gathered)
-        except QueueFull:
-            raise
-        except OverQuota as over:
-            if self.confirms:
-                raise
-            raise _of_publish(ConnectionFault(RESOURCE_ERROR, str(over))) from None
-        except (MessageTooLarge, IdempotencyConflict) as error:
-            raise _of_publish(precondition(str(error))) from None
-        except ReceiptDenied as error:                       # what came before it is sound
-            if error.index:
-                self._append(messages[:error.index], tag - len(messages) + error.index, was_gathered=was_gathered)
-            raise _of_publish(refused(str(error))) from None
-        except (CreateDenied, TooManyTopics, UnknownTopic) as error:           # deleted since it was placed
-            raise _of_publish(not_placed(error)) from None
-        except KernelError as error:
-            raise _of_publish(ConnectionFault(RESOURCE_ERROR, str(error))) from None
-        if self.confirms:
-            self._expect(tag)
-
-    def enter_alone(self, guard: Guard, messages: list[Message], token: object, size_bytes: int) -> bool:
-        """See `switchboard.Gatherer`."""
-        last = token if isinstance(token, int) else len(messages)
-        try:
-            self._append_what_fits(messages, list(range(last - len(messages) + 1, last + 1)), was_gathered=True)
-        except AmqpError as error:
-            self._channel.fail_publish(error)
-        return False
-
-    def on_gathered(self, token: object, error: Exception | None) -> bool:
-        """See `switchboard.Gatherer`: what is answered together has one acknowledgement."""
-        self._gathered.append(Stored(token, error, 0, []))
-        return len(self._gathered) == 1
-
-    def on_all_gathered(self) -> None:
-        """See `switchboard.Gatherer`."""
-        gathered, self._gathered = self._gathered, []
-        self.on_stored(gathered)
-
-    def _refuse(self, tags: list[int]) -> None:
-        """Refuse publishes with basic.nack, if the publisher wants confirms."""
-        if self.confirms:
-            self._refused += len(tags)
-            if self.settled:
-                self._count(tags[-1])
-            raw = self._channel.raw
-            frames = [codec.encode_confirm(raw, tag, False, nack=True) for tag in tags]
-            self._channel.connection.write(b"".join(frames))
-
-    def on_stored(self, stored: list[Stored]) -> None:
-        """Answer the publishes of one flush: one acknowledgement for all that was stored, one refusal for what was not.
-        Answers come in order; `multiple` is said of several alone, as by RabbitMQ."""
-        out = []
-        good = bad = 0
-        before = self._answered
-        for answer in stored:
-            tag = answer.token if isinstance(answer.token, int) else cast(Callable[[Stored], int], answer.token)(answer)
-            if answer.error is None:
-                if bad:
-                    out.append(codec.encode_confirm(self._channel.raw, bad, bad - before > 1, nack=True))
-                    before = bad
-                good, bad = tag, 0
-            else:
-                if good:
-                    out.append(codec.encode_confirm(self._channel.raw, good, good - before > 1))
-                    before = good
-                good, bad = 0, tag
-                self._refused += tag - self._answered
-            self._answered = tag
-            self.settled = tag == self._submitted
-        if good:
-            out.append(codec.encode_confirm(self._channel.raw, good, good - before > 1))
-        if bad:
-            out.append(codec.encode_confirm(self._channel.raw, bad, bad - before > 1, nack=True))
-        if self.confirms:
-            self._count(self._answered)
-        self._channel.on_confirmed(b"".join(out) if self.confirms else b"")
-
-
-def _of_publish(error: AmqpError) -> AmqpError:
+def of_publish(error: AmqpError) -> AmqpError:
+    """The error, with the method of a publish."""
     error.method = IDS["basic.publish"]
     return error
 

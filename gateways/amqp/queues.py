@@ -1,7 +1,7 @@
 """The kernel's queues and groups as this door uses them.
 
-A client's queue is one queue of the same name. Its group is the queue's own; a consumer is a member of that
-whose credit is its room. What AMQP knows of a queue beyond the kernel's settings travels in `QueueSettings.door`.
+A client's queue is one queue of the same name. Its group is the queue's own, and consumers are members of that. What
+AMQP knows of a queue beyond the kernel's settings travels in `QueueSettings.door`.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gatehouse.gateways.amqp.arguments import UNLIMITED
 from gatehouse.gateways.amqp.dead_letters import DeadLetter, encode_target
 from gatehouse.gateways.amqp.errors import ChannelFault, refused
 from gatehouse.gateways.amqp.exchanges import Binding
-from gatehouse.gateways.amqp.streams import StreamConsumer, Streams, not_of_streams
+from gatehouse.gateways.amqp.streams import Streams, not_of_streams
 from gatehouse.gateways.amqp.tables import INTEGERS, Table, decode_table, encode_table
 from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER, LEVEL_ESCAPES, escape
@@ -39,8 +39,7 @@ from gatehouse.kernel.records.record import named_headers
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.amqp.arguments import QueueArguments
-    from gatehouse.gateways.amqp.consuming import Consumer
-    from gatehouse.kernel.api import HubPort, LeasedGroupPort, MembershipPort
+    from gatehouse.kernel.api import HubPort, LeasedGroupPort
     from gatehouse.kernel.groups.members import HoldLimit
 
 Bury = Callable[[str, str, str, "Leased", str], "list[Message]"]
@@ -132,7 +131,7 @@ class KernelQueues:
 
     def counts(self, queue: AmqpQueue) -> Any:
         """What is ready, leased and waiting in it, and what became of the rest: the kernel's `Counts`."""
-        return self._group(queue).counts()
+        return self.group_of(queue).counts()
 
     def names_of_others(self, vhost: VirtualHost) -> Iterable[str]:
         """Queues that other doors have made."""
@@ -151,7 +150,7 @@ class KernelQueues:
         """Settle what is ready; how many messages that was. Raises ConnectionFault 540 for streams."""
         if queue.settings.is_stream:
             raise not_of_streams("queue.purge", queue)
-        return self._group(queue).purge()
+        return self.group_of(queue).purge()
 
     def ready(self, queue: AmqpQueue) -> int:
         """Messages that nobody holds, those included that are on their way in."""
@@ -159,12 +158,12 @@ class KernelQueues:
             return self.streams.length(queue)
         if isinstance(queue.kernel_queue, Queue):
             return self._kernel.groups.ready(queue.kernel_queue)
-        group = self._group(queue)
+        group = self.group_of(queue)
         return group.ready + group.entering
 
     def may_drop(self, queue: AmqpQueue) -> bool:
         """Whether what is on its way into it may push out what is there: ask for its head behind that."""
-        return queue.settings.drops_head and queue.kernel_queue is not None and self._group(queue).entering > 0
+        return queue.settings.drops_head and queue.kernel_queue is not None and self.group_of(queue).entering > 0
 
     def share(self, vhost: VirtualHost, name: str) -> AmqpQueue | None:
         """What `$share/GROUP/FILTER` leads to, as a queue that is consumed from and nothing else."""
@@ -179,7 +178,8 @@ class KernelQueues:
             raise refused(f"{queue.where}: {error}") from None
         return queue
 
-    def _group(self, queue: AmqpQueue) -> LeasedGroupPort:
+    def group_of(self, queue: AmqpQueue) -> LeasedGroupPort:
+        """Of what a queue is the group: who takes from the queue takes from it."""
         if isinstance(queue.kernel_queue, Queue):
             return self._kernel.groups.queue_group(queue.kernel_queue)
         group: LeasedGroupPort = queue.kernel_queue
@@ -244,38 +244,6 @@ class KernelQueues:
 
     # ---- consuming
 
-    # decision 61: a consumer is a member of the queue's own group
-    def attach(self, consumer: Consumer) -> None:
-        """Hand it messages, as many as it has room for, once per flush."""
-        if isinstance(consumer, StreamConsumer):
-            consumer.start()
-            return
-        group = self._group(consumer.queue)
-        budget = None if consumer.no_ack else consumer.channel.budget
-        consumer.membership = group.join(consumer, 0, keeps=not consumer.no_ack, budget=budget, lazily=True,
-                                         hold=consumer.hold_limit(), priority=consumer.priority,
-                                         taker=consumer.channel.connection.guard.origin)
-        self.top_up(consumer)
-
-    def detach(self, consumer: Consumer) -> None:
-        """Give a consumer no more messages; what it holds stays with its channel."""
-        if isinstance(consumer, StreamConsumer):
-            consumer.stop()
-            return
-        membership: MembershipPort | None = consumer.membership
-        if membership is not None:
-            consumer.membership = None
-            membership.retire()
-
-    def top_up(self, consumer: Consumer) -> None:
-        """A consumer's room has changed: it may be given more messages, or fewer."""
-        if isinstance(consumer, StreamConsumer):
-            consumer.pump()
-            return
-        membership: MembershipPort | None = consumer.membership
-        if membership is not None:
-            membership.add_credit(consumer.room() - membership.untold - membership.credit)
-
     def take(self, queue: AmqpQueue, on_done: Callable[[Leased | None], None], hold: HoldLimit | None = None,
              taker: Origin = NOBODY) -> None:
         """Take one message from a queue, behind all that was published to it so far; `on_done` is told of it, or of
@@ -289,15 +257,15 @@ class KernelQueues:
         if queue.kernel_queue is None:
             member.on_gone()
         else:
-            self._group(queue).take_now(member, hold, taker)
+            self.group_of(queue).take_now(member, hold, taker)
 
     def ack_durably(self, queue: AmqpQueue, handles: list[Handle], owner: Owner, token: object) -> None:
         """`owner` is told when it is durable."""
-        self._group(queue).ack(handles, owner, token)
+        self.group_of(queue).ack(handles, owner, token)
 
     def reject_durably(self, queue: AmqpQueue, handles: list[Handle], owner: Owner, token: object) -> None:
         """Dead letters of the queue; `owner` is told when that is durable."""
-        self._group(queue).reject(handles, owner, token)
+        self.group_of(queue).reject(handles, owner, token)
 
     def when_flushed(self, then: Callable[[], None]) -> None:
         """Call when everything published so far is in its queues, or was refused."""
@@ -307,10 +275,10 @@ class KernelQueues:
         """Tell the owner when the frame that is being filled is durable."""
         self._kernel.append([], owner, token)
 
-    def ack(self, queue: AmqpQueue, handles: list[Handle], *, at_once: bool = False) -> None:
-        """Settle them: `at_once` in the frame that is being filled, else in whichever comes next."""
+    def ack(self, queue: AmqpQueue, handles: list[Handle]) -> None:
+        """Settle them in whichever frame comes next."""
         if queue.kernel_queue is not None:
-            self._group(queue).ack(handles, lazily=not at_once)
+            self.group_of(queue).ack(handles, lazily=True)
 
     def when_acked(self, owner: Owner, token: object) -> None:
         """Tell the owner when all that was acknowledged so far, by whomever, is durable. Raises Stopping."""
@@ -320,12 +288,12 @@ class KernelQueues:
         """Back to their places, to be delivered again first; to a group of all doors: when its retry says."""
         if queue.kernel_queue is not None:
             shared = not isinstance(queue.kernel_queue, Queue)
-            self._group(queue).release(handles, None if shared else 0)
+            self.group_of(queue).release(handles, None if shared else 0)
 
     def reject(self, queue: AmqpQueue, handles: list[Handle]) -> None:
         """Settle them as dead letters of the queue."""
         if queue.kernel_queue is not None:
-            self._group(queue).reject(handles)
+            self.group_of(queue).reject(handles)
 
     def read_leased(self, queue: AmqpQueue, handles: list[Handle], on_read: Callable[[list[Leased] | None], None]
                     ) -> None:
@@ -333,12 +301,12 @@ class KernelQueues:
         if queue.kernel_queue is None:
             on_read([])
         else:
-            self._kernel.groups.read_leased(self._group(queue), handles, on_read)
+            self._kernel.groups.read_leased(self.group_of(queue), handles, on_read)
 
     def reject_read(self, queue: AmqpQueue, handles: list[Handle], messages: list[Leased]) -> None:
         """As `reject`, of what was read: in the frame that is being filled."""
         if queue.kernel_queue is not None:
-            self._kernel.groups.reject_read(self._group(queue), handles, messages)
+            self._kernel.groups.reject_read(self.group_of(queue), handles, messages)
 
     def dead_letter_by(self, bury: Bury) -> None:
         """Ask this what a dead letter becomes."""

@@ -24,9 +24,8 @@ from gatehouse.gateways.amqp.login import Identity
 from gatehouse.gateways.amqp.methods import IDS, Arguments, decode_method, encode_method, start_of
 from gatehouse.gateways.amqp.publishing import AmqpSender
 from gatehouse.gateways.amqp.rights import AmqpRights
-from gatehouse.gateways.connections.flow import Pacer, ReceiveBuffer, Timers
 from gatehouse.gateways.connections.wrong_port import came_to
-from gatehouse.gateways.slowing import BEHIND, COUNTS, GOES, LAST, Slowing
+from gatehouse.gateways.slowing import BEHIND, COUNTS, GOES, LAST, SlowedSession, Sort
 from gatehouse.gateways.switchboard import PART_MESSAGES
 
 if TYPE_CHECKING:
@@ -79,7 +78,7 @@ EXPECTED: Final = {State.START: "connection.start-ok", State.TUNE: "connection.t
                    State.OPENING: "connection.open"}
 
 
-class AmqpSession:
+class AmqpSession(SlowedSession):
     """One connection as its door has it: a `contract.Session`."""
 
     vhost: VirtualHost
@@ -88,15 +87,14 @@ class AmqpSession:
     guard: Guard
 
     def __init__(self, link: Link, services: Services, config: AmqpConfig) -> None:
+        super().__init__(link, services.now_ms)
         self.broker = Broker.of(services)
         self.wants_cancels = False
         self.body_max = 0
         self.message_bytes_max = services.kernel.settings.max_message_bytes
         self.consumer_timeout_ms = config.consumer_timeout_ms
-        self._link = link
         self.services = services
         self._kernel = services.kernel
-        self._now_ms = services.now_ms
         self._config = config
         self._state = State.HEADER
         self._frame_max = config.frame_max
@@ -106,14 +104,10 @@ class AmqpSession:
         self.identity = Identity(services.admission, link, self)
         self.channels = Channels(self)
         self.flow = services.admission.trace.flow(DOOR_NAME)
-        self._received = ReceiveBuffer()
-        self._timers = Timers(link)
-        self._pacer = Pacer(link, self._timers, self._received, self)
         self._opening = self._timers.add(self._on_late)    # and once it is closing: when it must be closed
         self._beating = self._timers.add(self._beat)       # when the next heartbeat leaves
         self._handing_out = self._timers.add(lambda _: self.channels.wake())       # limits let something out again
         self._blocking = self._timers.add(self._tell_blocked)          # when a client is told that it is not read
-        self._slowing: Slowing | None = None               # once something was limited
         self._heard_ms = services.now_ms()
         self._congested = False                            # publishes are not read
         self._blocked = False                              # and the client knows
@@ -134,13 +128,8 @@ class AmqpSession:
         if not data:
             return
         if self._state is OPEN and not self._pacer.is_held:
-            slowing = self._slowing
-            if slowing is None and self.guard.limited:
-                slowing = self._slows()
-            if slowing is not None and slowing.is_needed(data):
-                rest, needed = slowing.feed(data)
-                self._received.keep(rest, 0, needed)
-                if slowing.is_held and not self._congested:
+            if (self._slowing is not None or self.guard.limited) and self._takes_slowly(data, self.guard):
+                if self._slows(self.guard).is_held and not self._congested:
                     self._congested = self._is_held = True
                     self._blocking.at(self._heard_ms + self._config.blocked_after_ms)
                 return
@@ -192,11 +181,13 @@ class AmqpSession:
         channels = self.channels
         while self._state not in (ENDED, CHECKING, CLOSING) and not self._pacer.is_held:
             channel = channels.open.get(data[pos + 1:pos + 3])
-            if channel is not None and channel.publishing.content is None and channel.tx is None:
-                self.sender.refresh()
+            if channel is not None and channel.contents.begun is None and channel.tx is None:
+                sender = self.sender
+                if sender.version != (self.vhost.version, self.guard.version):
+                    sender.refresh()
                 before = pos
-                pos, why, needed = codec.decode_publishes(data, pos, channel.raw, self.body_max, self.sender.routes,
-                                                          self.sender.head, channel.publishing.pending)
+                pos, why, needed = codec.decode_publishes(data, pos, channel.raw, self.body_max, sender.routes,
+                                                          sender.head, channel.publishing.pending)
                 if channel.publishing.pending:
                     channels.note_unfinished(channel)
                 if why == codec.NEED_MORE and not has_all:
@@ -329,14 +320,11 @@ class AmqpSession:
         if self._slowing is not None:
             self._slowing.publishes_as(self.guard)
 
-    def _slows(self) -> Slowing:
-        """What is published here may have to wait for a limit, from now on."""
-        if self._slowing is None:
-            sort = partial(sort_frame, frame_max=self._frame_max, has_tx=self.channels.has_tx)
-            self._slowing = Slowing(self._link, self.guard, self._timers, self._pacer, self._now_ms, sort,
-                                    self._take_sorted,
-                                    lambda: any(channel.publishing.confirms for channel in self.channels))
-        return self._slowing
+    def _sorting(self) -> Sort:
+        return partial(sort_frame, frame_max=self._frame_max, has_tx=self.channels.has_tx)
+
+    def _can_be_refused(self) -> bool:
+        return any(channel.publishing.confirms for channel in self.channels)
 
     def _update_secret(self, secret: bytes) -> None:
         """What comes behind it is taken once it is answered. Who needed no secret needs none now."""
@@ -413,7 +401,7 @@ class AmqpSession:
     def slow_down(self, wait_ms: int) -> None:
         """Something was taken: further publishes wait for `wait_ms`; say so where they wait for the disk."""
         if wait_ms:
-            self._slows().wait(wait_ms)
+            self._slows(self.guard).wait(wait_ms)
         if self._kernel.congested and not self._congested:
             self._congested = True
             self._kernel.on_relief(self._on_relief)

@@ -227,9 +227,9 @@ class StreamConsumer(Consumer):
         side = self.channel.connection.broker.queues.side_of(self.queue, leased)
         return mapping.with_header(side, OFFSET, Field("l", leased[1]))
 
-    # ---- begun and ended by the queues
+    # ---- begun and ended
 
-    def start(self) -> None:
+    def attach(self) -> None:
         """Find where it begins, and go on from there."""
         self._running = True
         partition_id = self._partition_id = self._streams.partition_id(self.queue)
@@ -243,23 +243,23 @@ class StreamConsumer(Consumer):
             return
         places = {"first": start, "last": max(start, end - 1), "next": end, "": min(self._start.offset, end)}
         self._position = places[self._start.edge]
-        self.pump()
+        self.top_up()
 
     def _found_time(self, offset: int | None, timestamp_ms: int) -> None:
         self._reading = False
         partition_id = self._streams.partition_id(self.queue)
         if partition_id is not None:
             self._position = self._kernel.bounds(partition_id)[1] if offset is None else offset
-            self.pump()
+            self.top_up()
 
-    def stop(self) -> None:
+    def detach(self) -> None:
         """Deliver nothing more."""
         self._running = False
         self._ahead = []
         self._unwatch()
 
     def on_gone(self) -> None:
-        self.stop()
+        self.detach()
         super().on_gone()
 
     def _unwatch(self) -> None:
@@ -269,7 +269,7 @@ class StreamConsumer(Consumer):
 
     # ---- delivering
 
-    def pump(self) -> None:
+    def top_up(self) -> None:
         """Deliver as much as there is room for."""
         if self._pumping:
             return
@@ -315,7 +315,7 @@ class StreamConsumer(Consumer):
 
     def _wake(self) -> None:
         self._watch = 0
-        self.pump()
+        self.top_up()
 
     def _read(self, partition_id: int, answers: list[Fetched]) -> None:
         self._reading = False
@@ -338,12 +338,12 @@ class StreamConsumer(Consumer):
         if self._in_vain % LOOKED_AT == LOOKED_AT - 1:
             self._kernel.append([], self, None)            # as soon as it is told
         else:
-            self.pump()
+            self.top_up()
 
     def on_stored(self, stored: list[Stored]) -> None:
         """Others have had their turn."""
         self._in_vain += 1
-        self.pump()
+        self.top_up()
 
     def on_leased(self, messages: list[Leased]) -> None:
         """Each says its offset in its headers, so none is like the one before."""

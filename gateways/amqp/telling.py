@@ -27,9 +27,8 @@ class NoticeConsumer(Origin):
         super().__init__(channel)
         self.name = name
         self.tag = tag
-        raw, raw_name = tag.encode(), name.encode()
-        self._raw_tag = bytes((len(raw),)) + raw
-        self._side = b"\0" + bytes((len(raw_name),)) + raw_name + JSON_PROPERTIES
+        self._raw_tag = codec.short_string(tag)
+        self._side = b"\0" + codec.short_string(name) + JSON_PROPERTIES
         self._no_ack = no_ack
 
     @abstractmethod

@@ -170,7 +170,7 @@ class Tx:
         sender.refresh()
         outcomes = [publish.sent if publish.version == sender.version and publish.sent.reply is None
                     and not may_expire(publish.raw)        # it is published now, and lives from now on
-                    else channel.publishing.look_up(publish.content, publish.raw, publish.body)
+                    else channel.contents.look_up(publish.content, publish.raw, publish.body)
                     for publish in self._publishes]
         messages: list[Message] = [message for sent in outcomes if sent.message is not None
                                    for message in (sent.message, *sent.copies)]
@@ -188,7 +188,7 @@ class Tx:
             raise precondition(f"nothing of the transaction is done: {error}") from None
         self._committing += 1
         for publish, sent in zip(self._publishes, outcomes, strict=True):
-            channel.publishing.tell_fate(publish.content, publish.raw, publish.body, sent)
+            channel.contents.tell_fate(publish.content, publish.raw, publish.body, sent)
         settled, self._settled, self.held = self._settled, [], 0
         self._drop_publishes()
         self._carry_out(settled, read)

@@ -14,7 +14,7 @@ from gatehouse.gateways.admission.admission import NotAuthenticated
 from gatehouse.gateways.admission.credentials import NOTHING, Credentials
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import TooManyConnections
-from gatehouse.gateways.connections.flow import Pacer, ReceiveBuffer, Silence, Timer, Timers
+from gatehouse.gateways.connections.flow import ReceiveBuffer, Silence, Timer
 from gatehouse.gateways.connections.wrong_port import came_to
 from gatehouse.gateways.mqtt import connecting, mapping, packets, properties, reasons
 from gatehouse.gateways.mqtt.clients import ClientIdRefused, Clients
@@ -41,7 +41,7 @@ from gatehouse.gateways.mqtt.properties import Packet, stored_headers
 from gatehouse.gateways.mqtt.subscriptions import Subscriptions, Wishes
 from gatehouse.gateways.mqtt.system import System
 from gatehouse.gateways.mqtt.transacting import Transacting
-from gatehouse.gateways.slowing import Slowing
+from gatehouse.gateways.slowing import SlowedSession, Sort
 from gatehouse.kernel.errors import KernelError
 
 if TYPE_CHECKING:
@@ -73,14 +73,13 @@ SLOW_STEPS_PER_TURN: Final = 1000      # new topics and packets other than PUBLI
                                        # one client may do before the others have their turn
 
 
-class MqttSession:
+class MqttSession(SlowedSession):
     """See `contract.Session`."""
 
     def __init__(self, link: Link, services: Services, config: MqttConfig) -> None:
-        self._link = link
+        super().__init__(link, services.now_ms)
         self._services = services
         self._kernel = services.kernel
-        self._now_ms = services.now_ms
         self._config = config
         self._packet_bytes_max = packets.CONNECT_BYTES_MAX
         self._taken_bytes_max = 0                          # of packets that the client takes; 0: any
@@ -105,14 +104,10 @@ class MqttSession:
         self._figures: System | None = None                # where it has a filter of `$SYS`
         self._refused_bits = 0                             # of PUBLISH, see `codec.decode_publishes`
         self._subscriptions: Subscriptions | None = None
-        self._slowing: Slowing | None = None               # where a limit speaks of the client
         self._pumping: Timer | None = None                 # once the client was to wait for more
         self._may_read = new_reader is not None            # a native reader, once something was published
         self._ended = False
         self._stopping = False
-        self._received = ReceiveBuffer()
-        self._timers = Timers(link)
-        self._pacer = Pacer(link, self._timers, self._received, self)
         self._silence = Silence(self._timers, self)
         self._silence.expect(services.now_ms(), config.connect_timeout_ms)
 
@@ -135,13 +130,7 @@ class MqttSession:
                         self._link.write(packets.PINGRESP)
                         return
                     inbox = self._takes_in()
-                slowing = self._slowing
-                if slowing is None and inbox.guard.limited:
-                    slowing = self._slows()
-                if slowing is not None and slowing.is_needed(data):
-                    rest, needed = slowing.feed(data)
-                    self._received.keep(rest, 0, needed)
-                else:
+                if self._slowing is None and not inbox.guard.limited or not self._takes_slowly(data, inbox.guard):
                     self._handle_packets(data, 0, inbox, outbox)
                 if self._may_read:
                     self._open_reader(inbox, outbox)
@@ -346,16 +335,11 @@ class MqttSession:
     def _slow_down(self, wait_ms: int) -> None:
         """A limit was overdrawn: what is published has to wait, and the rest goes on."""
         if not self._ended:
-            self._slows().wait(wait_ms)
+            assert self._guard is not None, "the client is let in"
+            self._slows(self._guard).wait(wait_ms)
 
-    def _slows(self) -> Slowing:
-        """What slows down a client that a limit speaks of: made when one does."""
-        if self._slowing is None:
-            assert self._guard is not None
-            self._slowing = Slowing(self._link, self._guard, self._timers, self._pacer, self._now_ms,
-                                    partial(sort_packet, packet_bytes_max=self._packet_bytes_max), self._take_sorted,
-                                    self._can_be_refused)
-        return self._slowing
+    def _sorting(self) -> Sort:
+        return partial(sort_packet, packet_bytes_max=self._packet_bytes_max)
 
     def _can_be_refused(self) -> bool:
         return self._level == packets.MQTT5

@@ -27,7 +27,6 @@ from gatehouse.kernel.errors import (
     UnknownReceipt,
 )
 from gatehouse.kernel.groups.circuits import CircuitListener
-from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.cursor import MAX_ATTEMPT
 from gatehouse.kernel.groups.dead_lettering import Gaps, Redriving, Route
 from gatehouse.kernel.groups.group import LeasedGroup
@@ -39,7 +38,7 @@ from gatehouse.kernel.groups.group_settings import (
     binding_key,
     check_name,
 )
-from gatehouse.kernel.groups.leasing import Leasing
+from gatehouse.kernel.groups.leasing import Core, Leasing
 from gatehouse.kernel.groups.members import HoldLimit, Member
 from gatehouse.kernel.groups.policy import REJECTED
 from gatehouse.kernel.groups.queues import Queues

@@ -25,8 +25,8 @@ from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.write.pending_frame import PendingFrame
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.groups.core import Core
     from gatehouse.kernel.groups.group import LeasedGroup
+    from gatehouse.kernel.groups.leasing import Core
     from gatehouse.kernel.groups.prefetcher import Prefetcher
 
 UNBOUNDED: Final = 1 << 30

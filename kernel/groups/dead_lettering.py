@@ -24,7 +24,6 @@ from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX, Places
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import ExpiredReceipt, KernelError, Stopping, UnknownPartition, UnknownTopic
-from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.definitions import QueueDefinitions
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import DEAD_LETTER_PREFIX, Queue, QueueSettings
@@ -38,6 +37,7 @@ from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.write.pending_frame import check
 
 if TYPE_CHECKING:
+    from gatehouse.kernel.groups.leasing import Core
     from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
     from gatehouse.kernel.groups.queues import Queues
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from gatehouse.kernel.errors import GroupHasMembers
-from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.group_settings import (
     GroupSettings,
     Queue,
@@ -25,6 +24,9 @@ from gatehouse.kernel.groups.group_settings import (
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topics
+
+if TYPE_CHECKING:
+    from gatehouse.kernel.groups.leasing import Core
 
 CACHED: Final = 10_000             # definitions of each kind
 

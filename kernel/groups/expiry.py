@@ -26,7 +26,7 @@ from gatehouse.kernel.records.record import read_headers
 from gatehouse.kernel.state.watermarks import Watermarks
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.groups.core import Core
+    from gatehouse.kernel.groups.leasing import Core
 
 EXPIRED_AT_ONCE: Final = 100
 EXPIRED_MAX: Final = 1_000               # in one turn, about: then others have theirs

@@ -27,7 +27,7 @@ from gatehouse.kernel.message import NOBODY, Handle, Leased, Origin, Owner, Stor
 from gatehouse.kernel.retention.holders import Stretch
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.groups.core import Core
+    from gatehouse.kernel.groups.leasing import Core
 
 SHARE: Final = 1_000                 # taken from one cursor before the next has its turn
 ROUND_BYTES: Final = 1 << 20         # handed to members, about, before they are told and say anew what room they have

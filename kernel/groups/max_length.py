@@ -22,8 +22,8 @@ from gatehouse.kernel.groups.prefetcher import FETCH_BYTES, Prefetcher
 from gatehouse.kernel.message import Fetched, Message
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.groups.core import Core
     from gatehouse.kernel.groups.group import LeasedGroup
+    from gatehouse.kernel.groups.leasing import Core
     from gatehouse.kernel.write.pending_frame import PendingFrame
 
 UNLIMITED: Final = 1 << 62

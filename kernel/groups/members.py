@@ -14,8 +14,8 @@ from gatehouse.kernel.groups.prefetcher import Prefetcher
 from gatehouse.kernel.message import NOBODY, Handle, Leased, Origin, Stored
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.groups.core import Core
     from gatehouse.kernel.groups.group import LeasedGroup
+    from gatehouse.kernel.groups.leasing import Core
 
 PRUNE_LEASES: Final = 64             # leases of a member, before those that are over are let go of
 

@@ -23,8 +23,8 @@ from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.write.pending_frame import PendingFrame
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.groups.core import Core
     from gatehouse.kernel.groups.group import LeasedGroup
+    from gatehouse.kernel.groups.leasing import Core
     from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 
 # Why a message came to its end without an ack.

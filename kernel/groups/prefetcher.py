@@ -15,12 +15,13 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
-from gatehouse.kernel.errors import OffsetOutOfRange
+from gatehouse.kernel.errors import CorruptBatch, OffsetOutOfRange
 from gatehouse.kernel.groups.cursor import Cursor, Lease
 from gatehouse.kernel.message import Fetched, Leased, Piece
-from gatehouse.kernel.records.batch import LAST_OFFSET, leased_of, missing
+from gatehouse.kernel.records.batch import LAST_OFFSET, missing, open_piece
 from gatehouse.kernel.records.headers import EXPIRES_HEADER
 from gatehouse.kernel.records.opened import Unreadable
+from gatehouse.kernel.records.record import skip_records, split_records
 from gatehouse.kernel.retention.holders import Stretch
 
 if TYPE_CHECKING:
@@ -71,6 +72,30 @@ class Verdict:
     def give_up(self, message: Leased, reason: str) -> None:
         """It ends without an ack."""
         self.given_up.setdefault(reason, []).append(message)
+
+
+def leased_of(piece: Piece, key: object, first: int = 0, last: int = LAST_OFFSET) -> list[Leased]:
+    """Every record of the piece that makes sense, handed out for the first time of the cursor of this key; those at the
+    offsets from `first` to `last` alone. Control batches, and what cannot be opened, give none."""
+    before = max(0, first - piece.first_offset)
+    count = min(piece.count, last + 1 - piece.first_offset) - before
+    if count <= 0:
+        return []
+    data, at, base_ms, fixed_ms = piece.data, 0, piece.append_ms, -1
+    if piece.whole:
+        try:
+            inside = open_piece(piece)
+        except CorruptBatch:
+            return []
+        if inside is None:
+            return []
+        data, at, base_ms, fixed_ms = inside
+    if before:
+        passed, at = skip_records(data, at, before, len(data), len(data))
+        if passed < before:                # a length that makes no sense: nothing behind it can be found
+            return []
+    return split_records(key, data, at, count, piece.first_offset + before, base_ms, piece.first_id + before, fixed_ms,
+                         piece.whole)
 
 
 def stretches_of(offsets: list[int]) -> list[list[int]]:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.errors import InvalidQueue, QueueExists, UnknownQueue
-from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.definitions import GroupDefinitions, QueueDefinitions
 from gatehouse.kernel.groups.expiry import Sweep
 from gatehouse.kernel.groups.group import LeasedGroup
@@ -42,7 +41,7 @@ from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.pending_frame import PendingFrame
 
 if TYPE_CHECKING:
-    from gatehouse.kernel.groups.leasing import Cursors, Policies
+    from gatehouse.kernel.groups.leasing import Core, Cursors, Policies
 
 REST_MS: Final = 15_000
 """A queue's group that rests at two looks in a row leaves memory; this lies between looks."""

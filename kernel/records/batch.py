@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from crc32c import crc32c
 
 from gatehouse.kernel.errors import CorruptBatch, InvalidRecord, InvalidTimestamp, MessageTooLarge, UnsupportedBatch
-from gatehouse.kernel.message import Leased, Piece, Record
+from gatehouse.kernel.message import Piece, Record
 from gatehouse.kernel.records.compression import NONE, decompress
-from gatehouse.kernel.records.record import SENT_HEADERS, decode_records, skip_records, split_records
+from gatehouse.kernel.records.record import SENT_HEADERS, decode_records, skip_records
 
 if TYPE_CHECKING:
     from mypy_extensions import i64  # the processor's, for the compiler; an `int` where nothing is compiled
@@ -243,25 +243,6 @@ def _records(piece: Piece, passes_over: bool) -> list[Record]:
     inside = open_piece(piece)
     return [] if inside is None else decode_records(inside.data, inside.at, piece.count, piece.first_offset,
                                                    inside.base_ms, piece.first_id, inside.fixed_ms, passes_over)
-
-
-def leased_of(piece: Piece, key: object, first: int = 0, last: int = LAST_OFFSET) -> list[Leased]:
-    """As `sound_records`, handed out for the first time of the cursor of this key; those at the offsets from `first` to
-    `last` alone."""
-    before = max(0, first - piece.first_offset)
-    count = min(piece.count, last + 1 - piece.first_offset) - before
-    try:
-        inside = open_piece(piece) if count > 0 else None
-    except CorruptBatch:
-        return []
-    if inside is None:
-        return []
-    size = len(inside.data)
-    passed, at = skip_records(inside.data, inside.at, before, size, size)
-    if passed < before:                    # a length that makes no sense: nothing behind it can be found
-        return []
-    return split_records(key, inside.data, at, count, piece.first_offset + before, inside.base_ms,
-                         piece.first_id + before, inside.fixed_ms, piece.whole)
 
 
 def is_control(piece: Piece) -> bool:

@@ -18,10 +18,9 @@ from typing import Any, Final
 import pytest
 
 from gatehouse.kernel.delivery.retained import RetainedValues
-from gatehouse.kernel.groups.core import Core
 from gatehouse.kernel.groups.cursor import Cursor
 from gatehouse.kernel.groups.dead_lettering import DeadLetters
-from gatehouse.kernel.groups.leasing import Cursors
+from gatehouse.kernel.groups.leasing import Core, Cursors
 from gatehouse.kernel.groups.policy import Ordering
 from gatehouse.kernel.halves.halves import Halves
 from gatehouse.kernel.index.index import Index

@@ -21,8 +21,8 @@ from gatehouse.gateways.amqp.properties import write as written
 from gatehouse.gateways.amqp.tables import Field, encode_table, text, typed
 from gatehouse.gateways.contract import Services
 from gatehouse.gateways.kit import ROUTES, FakeLink
-from gatehouse.kernel.groups.core import HOLD_STEP_MS
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.groups.leasing import HOLD_STEP_MS
 from gatehouse.kernel.journeys.trail import TOPIC, event_of
 from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.settings import JourneySettings
@@ -724,6 +724,49 @@ def test_a_binding_to_another_doors_queue_outlives_the_hub(hub: KernelHub) -> No
     client.publish("x", "k", b"after the start")
     hub.kernel.flush()
     assert taken(client, "http") == [b"after the start"]
+
+
+@pytest.mark.parametrize("deletes", ["this door", "another door"])
+def test_what_is_held_of_a_deleted_queue_settles_nothing_of_one_of_its_name(hub: KernelHub, deletes: str) -> None:
+    holder, other = hub.client(), hub.client()
+    fill(holder, "q", b"one", b"two", b"three")
+    assert get(holder, "q") == (1, b"one", False)
+    assert delivered(holder.ask("basic.consume", queue="q", consumer_tag="c")) == [b"two", b"three"]
+    if deletes == "this door":
+        other.ask("queue.delete", queue="q")
+    else:
+        queue = hub.rig.kernel.groups.queue("q")
+        assert queue is not None
+        hub.rig.kernel.groups.delete_queue(queue)
+    hub.kernel.flush()
+    fill(other, "q", b"new one", b"new two", b"new three", b"new four")
+    assert get(other, "q") == (1, b"new one", False)
+    for tag, method in ((1, "basic.ack"), (2, "basic.ack"), (3, "basic.nack")):
+        holder.send(frame(METHOD, 1, encode_method(method, delivery_tag=tag, requeue=True)))
+    hub.kernel.flush()
+    assert taken(other) == [b"new two", b"new three", b"new four"]
+    hub.advance(1_000)
+    hub.restart()
+    assert taken(hub.client()) == [b"new one"]
+
+
+@pytest.mark.parametrize("consumes", [False, True])
+def test_what_is_held_for_minutes_is_settled_in_its_queue(hub: KernelHub, consumes: bool) -> None:
+    client = hub.client()
+    fill(client, "q", b"held", b"left")
+    if consumes:
+        client.ask("basic.qos", prefetch_count=1)
+        assert delivered(client.ask("basic.consume", queue="q", consumer_tag="c")) == [b"held"]
+        client.ask("basic.cancel", consumer_tag="c")
+    else:
+        assert get(client, "q") == (1, b"held", False)
+    for _ in range(10):
+        hub.advance(20_000)
+    client.send(frame(METHOD, 1, encode_method("basic.ack", delivery_tag=1)))
+    for _ in range(10):
+        hub.advance(20_000)
+    hub.restart()
+    assert taken(hub.client()) == [b"left"]
 
 
 def test_a_queue_that_another_door_deletes_before_its_consumer_is_answered(hub: KernelHub) -> None:

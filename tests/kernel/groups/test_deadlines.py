@@ -1,9 +1,8 @@
 """When something happens to groups: what is remembered of times is bounded by what is there."""
 from __future__ import annotations
 
-from gatehouse.kernel.groups.core import LOOKED_THROUGH, STEP_MS
 from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.leasing import PAUSE_MS
+from gatehouse.kernel.groups.leasing import LOOKED_THROUGH, PAUSE_MS, STEP_MS
 from tests.kernel.groups.test_full_disk import FullRig
 from tests.kernel.groups.test_groups import handles, pop, send, values
 from tests.kernel.rig import Rig

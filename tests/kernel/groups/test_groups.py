@@ -13,11 +13,11 @@ from gatehouse.kernel.errors import (
     QueueExists,
     UnknownReceipt,
 )
-from gatehouse.kernel.groups.core import LAZY_MS
 from gatehouse.kernel.groups.cursor import MAX_ATTEMPT, Lease
 from gatehouse.kernel.groups.dead_lettering import deaths_of
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings, Retry
+from gatehouse.kernel.groups.leasing import LAZY_MS
 from gatehouse.kernel.groups.members import POP_BYTES, Membership
 from gatehouse.kernel.message import Leased
 from gatehouse.kernel.records.record import CARRIED_HEADERS, read_headers

@@ -3,10 +3,10 @@ from __future__ import annotations
 
 import pytest
 
-from gatehouse.kernel.groups.core import HOLD_STEP_MS
 from gatehouse.kernel.groups.dead_lettering import deaths_of
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import ASSIGNED, GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.groups.leasing import HOLD_STEP_MS
 from gatehouse.kernel.groups.members import HoldLimit, Membership
 from gatehouse.kernel.message import Handle
 from tests.kernel.groups.test_full_disk import FullRig

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gatehouse.kernel.groups.prefetcher import leased_of
 from gatehouse.kernel.message import Piece
-from gatehouse.kernel.records.batch import HEADER_BYTES, leased_of, missing, records_of, sound_records
+from gatehouse.kernel.records.batch import HEADER_BYTES, missing, records_of, sound_records
 from gatehouse.kernel.records.opened import PART_RECORDS, UNLIMITED, Opened, opened_whole, parts_of
 from tests.kernel import poison
 from tests.kernel.batches import encode_record, wrap
