@@ -99,6 +99,27 @@ def test_a_hub_without_a_free_descriptor_refuses_what_needs_a_new_segment_and_go
     assert values_of(start().port("http"))[-1] == b"after"
 
 
+@pytest.mark.parametrize("path", ["/v1/queues/q", "/v1/topics/t", "/v1/groups/g"])
+def test_what_another_is_making_is_not_told_to_be_there_before_it_is_durable(start: Start, tmp_path: Path,
+                                                                             path: str) -> None:
+    sign = tmp_path / "hold"
+    hub = start(orders={"hold_sync": str(sign)}, doors=("http",), last_door="request_deadline_s = 600\n")
+    port = hub.port("http")
+    answers: list[int] = []
+    sign.touch()
+    makers = [threading.Thread(target=lambda: answers.append(request(port, "PUT", path)[0])) for _ in range(2)]
+    makers[0].start()
+    while sign.read_text() != "held":
+        time.sleep(0.01)
+    makers[1].start()
+    makers[1].join(1)
+    assert not answers
+    sign.unlink()
+    for maker in makers:
+        maker.join()
+    assert sorted(answers) == [200, 201]
+
+
 def test_a_failed_fdatasync_acknowledges_nothing_and_ends_the_hub(start: Start, tmp_path: Path) -> None:
     sign = tmp_path / "fail"
     hub = start(orders={"fail_sync": str(sign)})
