@@ -167,8 +167,8 @@ class ConsumerGroups(GroupTable[_ConsumerEntry]):
         self._patterns: OrderedDict[tuple[str, str], _Matches] = OrderedDict()
 
     def open(self) -> None:
-        """Load the groups that are stored: their members have a session's time to be heard of. Who is of none is forgotten
-        for good."""
+        """Load the groups that are stored: their members have a session's time to be heard of. Who is of none is
+        forgotten for good."""
         members: dict[tuple[str, str], list[ConsumerMember]] = {}
         for key, value in self._state.scan(Kind.CONSUMER_MEMBER):
             tenant, name, member = read_member(key, value)

@@ -26,8 +26,8 @@ from gatehouse.kernel.errors import (
     InvalidPattern,
     KernelError,
     StaleEpoch,
-    StorageFull,
     Stopping,
+    StorageFull,
     UnknownGroup,
     UnknownMember,
 )
