@@ -299,6 +299,7 @@ class Incoming:
             self._answer(newest)
         if failed is not None:
             self._arrivals.forget_pending()
+            self._losses.put_back()
             if not self._closed:
                 self._fail(failed if isinstance(failed, KernelError) else StorageFull(str(failed)))
 

@@ -11,15 +11,18 @@ from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.message import DOOR_MASK, RETAIN, SHOWN_ORIGIN, Stamp
 from gatehouse.kernel.records.record import CARRIED_HEADERS, MARK, encode_headers
 from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.relay import frames, sealing
 from gatehouse.relay.incoming import PARKED_TOPIC
 from gatehouse.relay.origins import ORIGIN_HEADER, Marks
 from gatehouse.relay.outgoing import SKIPPED_MS
+from gatehouse.relay.positions import decode_origin, decode_sent
 from gatehouse.relay.sealing import SEALED, SEALED_AES
 from gatehouse.relay.settings import LinkSettings
 from gatehouse.relaying import has_aes
 from tests.kernel.batches import batch_of
+from tests.kernel.full_log import FullLog
 from tests.relay.network import Network, TestHub, carried
 from tests.simulation.disk import SimDisk
 from tests.simulation.store import SimStore
@@ -43,6 +46,31 @@ def retained(hub: TestHub, filter: str) -> dict[str, bytes | None]:
     hub.rig.kernel.retained(filter, "/", lambda values, next_start, error: pages.extend(values))
     hub.rig.run()
     return {value.address: value.record[3] for value in pages}
+
+
+def test_how_far_the_other_hub_is_and_what_is_lost_are_kept_once_a_full_disk_takes_them() -> None:
+    rng, log = random.Random(7), FullLog()
+    left = TestHub("left", [LinkSettings("link", **SEND)], rng, log=log)
+    right = TestHub("right", [LinkSettings("link", **RECEIVE)], rng)
+    network = Network(left, right, rng=rng)
+    network.join(left, right, "link")
+    network.settle()
+    kernel = left.rig.kernel
+    left.rig.publish("plant/a", b"1")
+    left.rig.publish("plant/over", b"2")
+    network.settle(40)
+    left.rig.publish("plant/a", b"3")
+    log.full = True
+    network.settle(40)
+    assert right.values("plant") == [b"1", b"2", b"3"]
+    log.full = False
+    network.settle(40)
+    ends = {decode_origin(key)[2]: decode_sent(value).next for key, value in kernel.link_states(Kind.SENT)}
+    topic = kernel.topic("plant")
+    assert topic is not None
+    assert {number: end for number, end in ends.items() if end} == {
+        number: end for number, partition_id in enumerate(topic.partition_ids())
+        if (end := kernel.bounds(partition_id)[1])}
 
 
 def test_key_headers_timestamp_and_origin_cross() -> None:
