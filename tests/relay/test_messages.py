@@ -409,6 +409,49 @@ def test_what_is_passed_on_from_other_partitions_comes_whole_and_once() -> None:
         assert came == sorted(came), "in the order of its key"
 
 
+@pytest.mark.parametrize("crashes", [False, True])
+@pytest.mark.parametrize("at_least", [1, 10, 30])
+def test_what_lags_behind_when_a_direct_way_is_opened_comes_late_and_once(at_least: int, crashes: bool) -> None:
+    """The middle hub has partitions of its own: when it stops, the last message may be there, and not the first."""
+    rng = random.Random(11)
+    first = TestHub("first", [LinkSettings(name, **SEND) for name in ("in", "direct")], rng)
+    middle = TestHub("middle", [LinkSettings("in", **RECEIVE), LinkSettings("on", forward=True, **SEND)], rng)
+    last = TestHub("last", [LinkSettings(name, **RECEIVE) for name in ("on", "direct")], rng)
+    for hub, partitions in ((first, 1), (middle, 8)):
+        hub.rig.kernel.create_topic("plant", partitions=partitions)
+        hub.rig.run()
+    network = Network(first, middle, last, rng=rng)
+    network.join(first, middle, "in")
+    network.join(middle, last, "on")
+    network.settle()
+    network.away.append(last)
+    network.cut(last)
+    network.settle()
+    sent = [b"%02d" % number + bytes(50_000) for number in range(60)]        # a letter has few of them
+    for number, value in enumerate(sent):
+        first.rig.publish(f"plant/{number % 9}", value)
+    network.settle()
+    assert middle.values("plant") == sent
+    network.away.clear()
+    while last.rig.kernel.topic("plant") is None or len(last.values("plant")) < at_least:
+        network.turn()
+        network.tick_of(last)
+        network.tick_of(middle)
+    network.away.append(middle)
+    network.cut(middle)
+    network.settle()
+    assert len(last.values("plant")) < len(sent)
+    network.join(first, last, "direct")
+    network.settle()
+    first.rig.publish("plant/0", b"60")
+    network.settle()
+    if crashes:
+        last.crash()
+    network.away.clear()
+    network.settle(20)
+    assert sorted(last.values("plant")) == [*sent, b"60"]
+
+
 def two_ways() -> tuple[Network, TestHub, TestHub]:
     """The first hub's messages come to the last by `left`, and could come by `right`."""
     rng = random.Random(11)
