@@ -101,6 +101,11 @@ class Link(Protocol):
         """Written but not yet taken by the peer's socket. Above `high_water_bytes` the peer's requests are not read."""
 
     @property
+    def is_read(self) -> bool:
+        """Whether the hub hears what the peer sends: not while that waits for the peer to take its answers, for the
+        kernel, or for the session."""
+
+    @property
     def write(self) -> Callable[[bytes], None]:
         """Queue bytes for the peer; they leave at the end of this turn. Call it as `link.write(data)`, never keep it:
         it changes with the state of the connection, so that the common case is the transport's own method."""

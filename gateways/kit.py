@@ -20,6 +20,7 @@ from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.audit import By
 from gatehouse.gateways.admission.decision import Decide
 from gatehouse.gateways.admission.limits.limit import Quota
+from gatehouse.gateways.connections.flow import FLOOR_BYTES
 from gatehouse.gateways.connections.settings import Framing
 from gatehouse.gateways.contract import GatewaySpec, Listen, Services, Session
 from gatehouse.gateways.properties.envelope import SELECTOR_NAMES
@@ -70,6 +71,10 @@ class FakeLink:
     @property
     def unsent_bytes(self) -> int:
         return self._unsent
+
+    @property
+    def is_read(self) -> bool:
+        return not self.paused and self._unsent <= FLOOR_BYTES
 
     def write(self, data: bytes, /) -> None:
         assert isinstance(data, bytes), "a link takes bytes"

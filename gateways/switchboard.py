@@ -264,6 +264,7 @@ STEP_MESSAGES: Final = 64              # counted for each who gets them, handed 
 STEP_PAIRS: Final = 1024               # of stretch and session are made before that: 0.2 ms
 STEP_OWNERS: Final = 16                # told of their submissions before that: 0.2 to 0.4 ms
 HEARD_MAX: Final = 65_536              # addresses whose sessions are remembered; forgotten all at once beyond that
+TOPICS_MIN: Final = 1_024              # partitions whose topics are remembered before it is looked which are gone
 
 
 class HeardAddress:
@@ -344,6 +345,7 @@ class Switchboard:
         self._counts: dict[tuple[str, str], int] = {}          # sessions with a filter, by tenant and filter
         self._heard: dict[tuple[str, str], HeardAddress] = {}
         self._topics: dict[int, tuple[str, str]] = {}          # tenant and topic of each partition that was heard
+        self._topics_most = TOPICS_MIN
         self._judges: dict[LiveListener, Callable[[str], bool]] = {}
         self._judged_under: object = None
 
@@ -445,7 +447,7 @@ class Switchboard:
         return sum(self._counts.values())
 
     def topic_of(self, partition_id: int, tenant: str) -> str | None:
-        """The topic of a partition of which something was delivered, whether or not it is still there."""
+        """The topic of a partition of which something was delivered; for a while also where it is gone."""
         of, topic = self._topics.get(partition_id, ("", ""))
         return topic if of == tenant else None
 
@@ -487,6 +489,19 @@ class Switchboard:
         if self.door and by_session:
             self.port.note_delivered(self.door, count)
 
+    def _note_topic(self, place: Place) -> None:
+        """Something was heard of this partition. Those of topics that are gone are forgotten now and then."""
+        topics = self._topics
+        if len(topics) >= self._topics_most:
+            topics = self._topics = {partition_id: name for partition_id, name in topics.items()
+                                     if self._is_there(partition_id, *name)}
+            self._topics_most = max(TOPICS_MIN, 2 * len(topics))
+        topics[place.partition_id] = place.tenant, place.topic
+
+    def _is_there(self, partition_id: int, tenant: str, name: str) -> bool:
+        topic = self.port.topic(name, tenant)
+        return topic is not None and any(first <= partition_id < first + count for first, count in topic.ranges)
+
     def _hearing(self, place: Place) -> HeardAddress:
         """Who hears an address, looked up again where that may have changed."""
         key = (place.tenant, place.address)
@@ -498,10 +513,10 @@ class Switchboard:
             if audience is None:               # the last one has gone, and the kernel was told after this flush
                 audience = self._audiences[place.tenant] = Audience()
             address = self._heard[key] = HeardAddress(place, audience.first_level(place.address.partition("/")[0]))
-            self._topics[place.partition_id] = place.tenant, place.topic
+            self._note_topic(place)
         elif address.partition_id != place.partition_id:
             address.move(place)
-            self._topics[place.partition_id] = place.tenant, place.topic
+            self._note_topic(place)
         if address.version != address.first_level.version:
             best: dict[LiveListener, int] = {}
             for session, options in self._audiences[place.tenant].match(place.address):

@@ -381,8 +381,7 @@ class KernelPort(HubFacts, Protocol):
         who asks has no use for more of one partition."""
 
     def retained(self, filter: str, tenant: str, on_done: OnRetained, max_values: int, start: str) -> None:
-        """The values that addresses matching a filter retain, in order, a page at a time from `start` on. Raises
-        InvalidFilter."""
+        """The values that addresses matching a filter retain, in order, by pages from `start`. Raises InvalidFilter."""
 
     def scheduled(self, tenant: str, start: bytes, limit: int, on_done: Callable[[Page | StorageFailed], None]) -> None:
         """What waits for its time, what falls due next first, a page at a time from `start` on."""
@@ -401,8 +400,7 @@ class KernelPort(HubFacts, Protocol):
         """(offset, timestamp) of the first record with the largest timestamp; (None, -1) in an empty partition."""
 
     def end_of_epoch(self, partition_id: int, epoch: int, on_done: Callable[[int], None]) -> None:
-        """The offset behind the last record that the partition was given up to the end of an epoch; -1 where no such
-        epoch has begun."""
+        """The offset behind the last record that the partition was given up to the end of an epoch; -1: none began."""
 
     def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
         """The bytes that each of these partitions has in the log, about."""
@@ -790,8 +788,7 @@ class SessionsPort(Protocol):
 
     @property
     def keeps_transient(self) -> bool:
-        """Whether messages of QoS 0 and filters of QoS 0 are a session's, too: nothing else brings them to its
-        client."""
+        """Whether messages and filters of QoS 0 are a session's, too: nothing else brings them to its client."""
 
     def attach(self, tenant: str, client_id: str, user: str, listener: SessionListener, *, clean: bool, expiry_ms: int,
              window: int, owner: Owner, token: object) -> SessionPort:
@@ -933,6 +930,9 @@ class HubPort(HubFacts, Ports, Protocol):
     def append(self, messages: list[PlacedMessage], owner: Owner | None, token: object = None, *,
                positions: bool = False, idempotency_key: str | None = None) -> None:
         """Store the hub's own messages; see `KernelPort.append`."""
+
+    def schedule(self, messages: list[PlacedMessage], whens: list[When], owner: Owner | None) -> None:
+        """Store them when they fall due; see `KernelPort.schedule`."""
 
     def append_with(self, messages: list[PlacedMessage], records: list[StateRecord], owner: Owner | None,
                     token: object = None, origin: Origin = NOBODY) -> None:

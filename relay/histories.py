@@ -98,6 +98,10 @@ class Losses:
         self._tell("history", f"{loss.why}: {loss.count} messages from offset {loss.first} on of partition "
                               f"{loss.partition} of {loss.topic}")
 
+    def put_back(self) -> None:
+        """What was taken may not have been stored."""
+        self._dirty = bool(self.listed)
+
     def take_dirty(self) -> list[StateRecord]:
         """What is to be kept of it."""
         if not self._dirty:

@@ -169,6 +169,10 @@ class Arrivals:
         of = {origin: self.get(origin) for origin in origins if origin.hub != peer_hub}
         return [(origin, arrived) for origin, arrived in of.items() if arrived is not None and arrived.link == link]
 
+    def way(self, hub: bytes) -> str:
+        """The link by which the last of what that hub stored first came from others; "" where none has."""
+        return self._ways.get(hub, "")
+
     # decision 206: what a hub stored first comes over one link at a time
     def is_way(self, hub: bytes, link: str, links: Mapping[str, object]) -> bool:
         """Whether what that hub stored first comes over this link: its own, or else the one that first brought some."""
@@ -176,7 +180,7 @@ class Arrivals:
         if direct is not None:
             return direct == link
         way = self._ways.get(hub)
-        if way is None or way not in links:
+        if not way or way not in links:
             self._ways[hub] = way = link
         return way == link
 
@@ -299,12 +303,14 @@ class Incoming:
             self._answer(newest)
         if failed is not None:
             self._arrivals.forget_pending()
+            self._losses.put_back()
             if not self._closed:
                 self._fail(failed if isinstance(failed, KernelError) else StorageFull(str(failed)))
 
     def _take(self, letter: Batches, section: Section, shift_ms: int, into: Arriving) -> None:
         origin = HubPartition(self._peer_hub, letter.uuid, section.partition)
         arrived = into.advanced.get(origin) or self._arrivals.get(origin)
+        others, before = self._others(arrived, section.predecessor)
         if arrived is None:
             if not section.begins:
                 raise PositionGap(f"partition {section.partition} of {letter.topic} goes on at offset "
@@ -341,7 +347,17 @@ class Incoming:
             self._losses.note(Loss(DELETED, letter.topic, section.partition, arrived.next, section.lost,
                                    self._wall_ms()))
         into.advanced[origin] = Arrived(section.next, min(arrived.lost + section.lost, MAX_OFFSET),
-                                        max(self._wall_ms(), 1), letter.topic, self._settings.name, last)
+                                        max(self._wall_ms(), 1), letter.topic, self._settings.name, last, others,
+                                        before)
+
+    def _others(self, arrived: Arrived | None, begins: int) -> tuple[int, str]:
+        """Up to where a partition of the hub at the other end came by another link, and by which. That may have left
+        some of it behind: its partitions are others."""
+        name = self._settings.name
+        if arrived is None:
+            way = self._arrivals.way(self._peer_hub)
+            return (0, "") if way in ("", name) else (begins, way)
+        return (arrived.others, arrived.before) if arrived.link == name else (arrived.next, arrived.link)
 
     def _take_piece(self, course: Course, piece: Piece, into: Arriving) -> None:
         """All records of a piece: those that need no look together, the others one by one."""
@@ -475,8 +491,7 @@ class Incoming:
             self.counts.loops += 1
             return False
         if not self._arrivals.is_way(came.origin.hub, self._settings.name, self._links):
-            self.counts.other_way += 1
-            return False
+            return self._is_late(came, advanced)
         arrived = advanced.get(came.origin) or self._arrivals.get(came.origin) or Arrived(0, link=self._settings.name)
         others = arrived.others if arrived.link == self._settings.name else arrived.next
         if came.offset < others:
@@ -485,6 +500,16 @@ class Incoming:
         advanced[came.origin] = Arrived(max(arrived.next, came.offset + 1), arrived.lost, max(self._wall_ms(), 1),
                                         arrived.topic, self._settings.name, others=others)
         return True
+
+    def _is_late(self, came: Came, advanced: dict[HubPartition, Arrived]) -> bool:
+        """Whether a message comes by the link that was the way, and lies before where the way of now begins."""
+        arrived = advanced.get(came.origin) or self._arrivals.get(came.origin)
+        name = self._settings.name
+        if arrived is not None and (came.offset < arrived.next if arrived.link == name else
+                                    came.offset < arrived.others and arrived.before == name):
+            return True
+        self.counts.other_way += 1
+        return False
 
     def _place(self, topic: str, key: bytes | None, address: str, said: bytes | None) -> Placement:
         """Raises what speaks against it."""

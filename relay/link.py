@@ -68,7 +68,7 @@ from gatehouse.relay.sealing import (
     session_of,
 )
 from gatehouse.relay.settings import LinkSettings
-from gatehouse.relay.spooling import Spooling
+from gatehouse.relay.spooling import Spooling, Then, ignore
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import LinkPort
@@ -261,12 +261,13 @@ class Link:
 
     def keep(self) -> None:
         """How far the other hub is goes into our log."""
-        if self._outgoing is None:
+        outgoing = self._outgoing
+        if outgoing is None:
             return
-        records = self._outgoing.take_dirty()
+        records = outgoing.take_dirty()
         if records:
             try:
-                self._around.kernel.append_with([], records, None)
+                self._around.kernel.append_with([], records, Then(ignore, partial(outgoing.put_back, records)))
             except KernelError:
                 return                       # what the other hub has is known again when it is ready
 

@@ -160,6 +160,7 @@ class Outgoing:
         self._dirty: dict[tuple[bytes, int], int] = {}
         self._began: dict[tuple[bytes, int], int] = {}         # where partitions began over this link
         self._gone: list[tuple[bytes, int]] = []               # what was noted of topics that are no more
+        self._refused: list[StateRecord] = []                  # by a full disk
         self._spool = spool
         self._spooled: dict[tuple[bytes, int], int] = {}
         self._last_said_ms = 0
@@ -212,7 +213,8 @@ class Outgoing:
 
     def take_dirty(self) -> list[StateRecord]:
         """How far the other hub is, or the meeting point's spool, as far as that is not in our log."""
-        records = self._losses.take_dirty()
+        records, self._refused = self._refused, []             # older ones first: the newest of a name counts
+        records += self._losses.take_dirty()
         records += [sent_record(self._peer_hub, uuid, partition, self._sent(uuid, partition, end))
                     for (uuid, partition), end in self._dirty.items()]
         records += [sent_record(self._peer_hub, *gone, None) for gone in self._gone]
@@ -222,6 +224,10 @@ class Outgoing:
         self._gone.clear()
         self._spooled.clear()
         return records
+
+    def put_back(self, records: list[StateRecord]) -> None:
+        """These were taken, and could not be stored."""
+        self._refused += records
 
     def _sent(self, uuid: bytes, partition: int, end: int) -> Sent:
         stream = self.streams.get(uuid)

@@ -1,14 +1,15 @@
 """How far what travels has come, as state records. Pure.
 
     ARRIVED   hub 16 | topic uuid 16 | partition u32   →  next u64 | lost u64 | wall ms i64 | topic text | link text
-                                                          | last offset u64 | mark 8 | others u64
+                                                          | last offset u64 | mark 8 | others u64 | before text
     SENT      hub 16 | topic uuid 16 | partition u32   →  next u64 | began u64 | topic text
     SPOOLED   hub 16 | topic uuid 16 | partition u32   →  next u64 | spool 8
 
 ARRIVED is about the hub where a message was first stored, whatever link it comes by, and is written in the frame of the
 messages themselves, with which message came last (`histories.py`). `others`: up to where it came by another way than
-this link; it is 0 where that hub is at the other end. SENT is what another hub has said that it has of
-ours, and where the link began: retention keeps what is behind it. Records of older versions end before what came later.
+this link; where that hub is at the other end, by the link `before`, which may still be to bring some of it. SENT is
+what another hub has said that it has of ours, and where the link began: retention keeps what is behind it. Records of
+older versions end before what came later.
 SPOOLED is what a meeting point keeps for it meanwhile, as long as that is the same spool.
 """
 from __future__ import annotations
@@ -48,6 +49,9 @@ class Arrived(NamedTuple):
     others: int = 0
     """What lies before this came by another way, or in another history of the hub that passes it on."""
 
+    before: str = ""
+    """The link by which it came or is to come, where now it comes from the hub that stored it first."""
+
 
 class Sent(NamedTuple):
     """How far a partition of ours has come to another hub."""
@@ -69,7 +73,8 @@ def decode_arrived(value: bytes) -> Arrived:
     if not fields.left:
         return arrived
     last = Last(fields.u64(), fields.take(MARK_BYTES))
-    return arrived._replace(last=None if last.mark == NO_MARK else last, others=fields.u64() if fields.left else 0)
+    return arrived._replace(last=None if last.mark == NO_MARK else last, others=fields.u64() if fields.left else 0,
+                            before=fields.text() if fields.left else "")
 
 
 def arrived_record(origin: HubPartition, arrived: Arrived) -> StateRecord:
@@ -79,6 +84,8 @@ def arrived_record(origin: HubPartition, arrived: Arrived) -> StateRecord:
         value += u64(last.offset) + last.mark
     if arrived.others:
         value += u64(arrived.others)
+        if arrived.before:
+            value += text(arrived.before)
     return StateRecord(Kind.ARRIVED, origin.encoded(), value)
 
 

@@ -12,6 +12,7 @@ itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.errors import KernelError
@@ -256,10 +257,13 @@ class Spooling:
 
     def keep(self) -> None:
         """How far the spool is goes into our log."""
-        records = [] if self._outgoing is None else self._outgoing.take_dirty()
+        outgoing = self._outgoing
+        if outgoing is None:
+            return
+        records = outgoing.take_dirty()
         if records:
             try:
-                self._around.kernel.append_with([], records, None)
+                self._around.kernel.append_with([], records, Then(ignore, partial(outgoing.put_back, records)))
             except KernelError:
                 return                       # it is kept twice, then
 
@@ -351,6 +355,10 @@ class Spooling:
                 "keeping": self._outgoing is not None, "kept_messages": out.messages, "kept_bytes": out.bytes,
                 "kept_letters": out.letters, "taken_letters": self.counts.taken,
                 "passed_over": dict(self.counts.passed_over), "fault": self.fault}
+
+
+def ignore() -> None:
+    """Nothing is to be done once it is durable."""
 
 
 class Then:

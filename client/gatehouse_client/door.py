@@ -2,7 +2,8 @@
 
 A request may be repeated when it never left (nobody listens), when the hub says that it did nothing (429, 503), or when
 it is *repeatable*: it reads, it comes with an `Idempotency-Key`, or doing it twice is doing it once (an ack). After the
-last attempt `OutcomeUnknown` says that one of them may have taken effect.
+last attempt `OutcomeUnknown` says that one of them may have taken effect. What a DELETE does not find that was sent
+before, without an answer, it has deleted.
 
 Connections are kept and made anew as needed: a hub that comes back is found by the next attempt. Long polls have
 connections of their own, so that however many wait, an ack finds one.
@@ -21,7 +22,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from gatehouse_client.errors import HubError, InvalidRequest, OutcomeUnknown, OverQuota, Unavailable, error_of
+from gatehouse_client.errors import HubError, InvalidRequest, NotFound, OutcomeUnknown, OverQuota, Unavailable, error_of
 from gatehouse_client.retry import Retry
 
 LONG_POLL_S: Final = 20.0                 # the `wait` of a call that waits for more; a hub allows 30 unless told
@@ -29,6 +30,23 @@ MAX_ANSWER_BYTES: Final = 256 << 20       # an answer larger than this is not on
 MAX_RETRY_AFTER_S: Final = 60.0
 NOTHING_DONE: Final = (Unavailable, OverQuota)
 """After these any request may be repeated."""
+
+
+class Lost(aiohttp.ClientError):
+    """The connection ended before the answer."""
+
+
+async def send_once(request: aiohttp.ClientRequest, send: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """A middleware of aiohttp, which else repeats some requests without a word. Raises Lost."""
+    try:
+        return await send(request)
+    except aiohttp.ClientConnectorError:
+        raise
+    except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
+        raise Lost(str(error)) from None
+
+
+ONLY_ONCE: Final = (send_once,)
 
 
 class Answer(NamedTuple):
@@ -88,6 +106,10 @@ class HttpDoor:
                 if attempt == retry.retries or not repeatable:
                     raise
                 asked_s = 0.0
+            except NotFound:
+                if method != "DELETE" or unknown is None:
+                    raise
+                return Answer(204, b"")
             await asyncio.sleep(retry.pause_s(attempt, random.random(), asked_s))
             attempt += 1
 
@@ -96,7 +118,9 @@ class HttpDoor:
         timeout_s = self._timeout_s + wait_s
         session = self._sessions.get(wait_s > 0) or self._open(wait_s > 0)
         try:
-            async with asyncio.timeout(timeout_s), session.request(method, url, data=body, headers=headers) as response:
+            async with asyncio.timeout(timeout_s), session.request(
+                    method, url, data=body, headers=headers,
+                    middlewares=ONLY_ONCE if method == "DELETE" else None) as response:
                 if (response.content_length or 0) > MAX_ANSWER_BYTES:
                     raise HubError(f"the answer of {self.url} is larger than {MAX_ANSWER_BYTES} bytes")
                 answer = Answer(response.status, await response.read())

@@ -18,7 +18,7 @@ from gatehouse.gateways.amqp.hearing import Hearing
 from gatehouse.gateways.amqp.policies import apply_to_queue
 from gatehouse.gateways.amqp.vhost import AmqpQueue, Change, VirtualHost
 from gatehouse.kernel.errors import KernelError
-from gatehouse.kernel.message import DOOR_MASK, RETAIN
+from gatehouse.kernel.message import DOOR_MASK, RETAIN, When
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.channels import Channel
@@ -344,7 +344,14 @@ class Broker:
         placements = [self.queues.place_letter(to, letter.priority) for to in into]
         if placement is not None:
             placements.insert(0, placement)
-        return [(place, leased[6], headers, attributes, 0) for place in placements]
+        messages: list[Message] = [(place, leased[6], headers, attributes, 0) for place in placements]
+        if not letter.delay_ms or not messages:
+            return messages
+        try:                                   # in the frame that takes it out of its queue
+            self._kernel.schedule(messages, [When(delay_ms=letter.delay_ms)] * len(messages), None)
+        except KernelError:                    # no more may wait: late is better than never, and early than late
+            return messages
+        return []
 
     def bury_refused(self, vhost: VirtualHost, name: str, messages: list[NumberedMessage]) -> None:  # decision 188
         """A full queue has refused these; where it says so they are dead letters. What has no room there either is

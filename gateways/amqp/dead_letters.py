@@ -3,7 +3,7 @@
 It is published again to the queue's dead-letter exchange with `x-death`, an array with one entry per queue and reason,
 the latest first, and with the first and the last death in headers of their own. A queue that the message would enter
 again without anybody having rejected it is left out: nothing loops by itself. Its expiration is taken off and kept in
-`x-death`.
+`x-death`. An exchange of type `x-delayed-message` lets it wait for its `x-delay`, as any message.
 """
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import json
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.amqp import codec, mapping, properties
+from gatehouse.gateways.amqp.exchanges import DELAY, DELAYED, delay_in, waited
 from gatehouse.gateways.amqp.tables import Field, Table, text
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class DeadLetter(NamedTuple):
     raw: bytes                     # flags and properties
     priority: int
     blind: list[str]               # keys that it goes by, too, and nobody sees
+    delay_ms: int                  # it waits so long before it goes there
 
 
 def dead_letter(vhost: VirtualHost, queue: str, target: str, side: bytes, reason: str, now_ms: int, *,
@@ -61,9 +63,14 @@ def dead_letter(vhost: VirtualHost, queue: str, target: str, side: bytes, reason
     queues = vhost.route(exchange, keys, headers, message_properties) if is_there else []
     if death != "rejected":
         queues = [candidate for candidate in queues if not _is_cycle(candidate.name, deaths)]
+    delay_ms = 0
+    if is_there and exchange and vhost.exchanges[exchange].type == DELAYED:
+        delay_ms = delay_in(headers)
+        if delay_ms:
+            headers[DELAY] = waited(delay_ms)
     return DeadLetter(exchange if is_there else "", queues, mapping.names_of(exchange, key),
                       properties.replaced(raw, headers, without="expiration"), message_properties.get("priority", 0),
-                      blind)
+                      blind, delay_ms)
 
 
 def encode_target(exchange: str | None, key: str | None) -> str:

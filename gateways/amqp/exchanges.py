@@ -18,13 +18,14 @@ from math import log
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from gatehouse.gateways.amqp.errors import precondition
-from gatehouse.gateways.amqp.tables import TYPE_NAMES, Field, Table, described, encode_table, plain
+from gatehouse.gateways.amqp.tables import INTEGERS, TYPE_NAMES, Field, Table, described, encode_table, plain
 from gatehouse.kernel.addresses.filters import MANY, ONE, FilterTrie
 
 if TYPE_CHECKING:
     from gatehouse.gateways.amqp.policies import Policy
 
 DELAYED: Final = "x-delayed-message"
+DELAY: Final = "x-delay"
 QUEUE: Final = "queue"
 EXCHANGE: Final = "exchange"
 WITH_X: Final = "-with-x"
@@ -265,6 +266,17 @@ ROUTERS: Final[dict[str, Callable[[Table], Router]]] = {
     **PLAIN, HASHING: HashingRouter, DELAYED: lambda arguments: PLAIN[delayed_type(arguments)](arguments),
 }
 """Makes the router of an exchange of a type, of its arguments; refuses arguments that cannot be (ChannelFault 406)."""
+
+
+def delay_in(headers: Table) -> int:
+    """For how many ms a delayed-message exchange lets a message with these headers wait."""
+    field = headers.get(DELAY)
+    return max(0, int(field.value)) if field is not None and field.type in INTEGERS else 0
+
+
+def waited(delay_ms: int) -> Field:
+    """What `x-delay` says to who gets the message, as RabbitMQ's plug-in says it: it has waited, and does not again."""
+    return Field("l", -delay_ms)
 
 
 def delayed_type(arguments: Table) -> str:

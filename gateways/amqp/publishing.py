@@ -27,12 +27,11 @@ from gatehouse.gateways.amqp.errors import (
     precondition,
     refused,
 )
-from gatehouse.gateways.amqp.exchanges import DELAYED
+from gatehouse.gateways.amqp.exchanges import DELAY, DELAYED, delay_in, waited
 from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
 from gatehouse.gateways.amqp.properties import Traits
 from gatehouse.gateways.amqp.recalling import RECALL, read_key, recall, tell_accepted
 from gatehouse.gateways.amqp.streams import place_copies
-from gatehouse.gateways.amqp.tables import INTEGERS, Field
 from gatehouse.gateways.amqp.transacting import DECIDE, decide, hold
 from gatehouse.kernel.errors import (
     IdempotencyConflict,
@@ -65,7 +64,6 @@ NO_HEADER: Final = "expected content header for class 60, got non content header
 NO_BODY: Final = "expected content body, got non content body frame instead"
 COMMANDS: Final = (DECIDE, RECALL)     # routing keys of the default exchange that are no queues
 ROUTES_MAX: Final = 65_536             # names remembered per connection; forgotten all at once beyond that
-DELAY: Final = "x-delay"
 FOUND: Final = frozenset(("receipt", "traceparent", "x-trace"))
 """Headers that are kept where the kernel finds them, in queues too."""
 
@@ -410,7 +408,7 @@ class AmqpSender:
         wall_ms = self._wall_ms() + delay_ms           # its time to live begins when it has waited
         raw = mapping.without_own_headers(raw, traits.headers)
         if delay_ms:                           # who gets it is told that it has waited: as RabbitMQ's plug-in says it
-            raw = properties.replaced(raw, {**properties.traits(raw).headers, DELAY: Field("l", -delay_ms)})
+            raw = properties.replaced(raw, {**properties.traits(raw).headers, DELAY: waited(delay_ms)})
         names, timestamp_ms = payload[6:-1], 0
         if target.is_queue and FOUND.isdisjoint(traits.headers):
             headers = mapping.headers_for_queues(names, raw, wall_ms + ttl_ms if ttl_ms is not None else 0)
@@ -432,8 +430,7 @@ class AmqpSender:
         if exchange is None or exchange.type != DELAYED:
             self._note_not_honoured(DELAY)
             return 0
-        field = headers[DELAY]
-        return max(0, int(field.value)) if field.type in INTEGERS else 0
+        return delay_in(headers)
 
     def _check_exchange(self, name: str, routing_key: str, raw: bytes) -> None:
         """Raises ChannelFault where nothing may be published to the exchange. A user without rights there does not

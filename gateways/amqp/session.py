@@ -500,7 +500,7 @@ class AmqpSession(SlowedSession):
 
     def _is_not_read(self) -> bool:
         """Whether the hub itself may be the reason that nothing was heard."""
-        return bool(self._pacer.waits or self._kernel.congested or self._link.unsent_bytes
+        return bool(self._pacer.waits or self._kernel.congested or not self._link.is_read
                     or self._slowing is not None and self._slowing.is_full)
 
     # --- the end -----------------------------------------------------------------------------------------------------

@@ -139,6 +139,10 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         return 0 if transport is None else transport.get_write_buffer_size()
 
+    @property
+    def is_read(self) -> bool:
+        return not self._idle
+
     def close(self, reason: str = "") -> None:
         transport = self._transport
         if transport is None or self._idle & ENDING:

@@ -857,7 +857,7 @@ class MqttSession(SlowedSession):
     def is_excused(self) -> bool:
         """Whether it may be our doing that nothing was heard."""
         return self._outbox is not None and bool(
-            self._pacer.waits or self._kernel.congested or self._link.unsent_bytes
+            self._pacer.waits or self._kernel.congested or not self._link.is_read
             or self._slowing is not None and self._slowing.is_full)
 
     def handle_drained(self) -> None:

@@ -119,6 +119,10 @@ class _FramedLink:
     def unsent_bytes(self) -> int:
         return self._link.unsent_bytes
 
+    @property
+    def is_read(self) -> bool:
+        return self._link.is_read
+
     def go_away(self) -> None:
         """From now on a close says that the hub stops."""
         self.closing_code = GOING_AWAY

@@ -16,7 +16,7 @@ written down before those that are held are told. Refusals are raised, with noth
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import Enum
 from hashlib import blake2b
 from typing import Final, NamedTuple
@@ -335,9 +335,9 @@ class ConsumerGroup:
         if self.epoch > self.target_epoch:
             self._assign_at_ms = now_ms
 
-    def store_all(self) -> None:
-        """What was to be stored is not: everything is, with the next change."""
-        self._changed = dict.fromkeys(self.members, None)
+    def store_all(self, refused: Iterable[str] = ()) -> None:
+        """What was to be stored is not: everything is, with the next change. Of the `refused` some have left."""
+        self._changed.update(dict.fromkeys([*self.members, *refused], None))
         self._group_changed = True
 
     def take(self) -> Changes:

@@ -118,11 +118,12 @@ def understood(protocol_type: str, protocols: tuple[tuple[str, bytes], ...]
 class _GroupWriting:
     """Records on their way, and who waits for them."""
 
-    __slots__ = ("entry", "held")
+    __slots__ = ("entry", "held", "members")
 
-    def __init__(self, entry: _ConsumerEntry, held: list[tuple[object, Answer]]) -> None:
+    def __init__(self, entry: _ConsumerEntry, held: list[tuple[object, Answer]], members: list[str]) -> None:
         self.entry = entry
         self.held = held
+        self.members = members
 
 
 class _ConsumerEntry(GroupEntry):
@@ -166,7 +167,8 @@ class ConsumerGroups(GroupTable[_ConsumerEntry]):
         self._patterns: OrderedDict[tuple[str, str], _Matches] = OrderedDict()
 
     def open(self) -> None:
-        """Load the groups that are stored: their members have a session's time to be heard of."""
+        """Load the groups that are stored: their members have a session's time to be heard of. Who is of none is
+        forgotten for good."""
         members: dict[tuple[str, str], list[ConsumerMember]] = {}
         for key, value in self._state.scan(Kind.CONSUMER_MEMBER):
             tenant, name, member = read_member(key, value)
@@ -181,6 +183,8 @@ class ConsumerGroups(GroupTable[_ConsumerEntry]):
             self._entries[entry.tenant, entry.name] = entry
             entry.group.take()
             self._settle(entry)
+        for (tenant, name), orphans in members.items():
+            self._put_state([member_record(tenant, name, member.id, None) for member in orphans], None, None)
 
     def stop(self) -> None:
         """Who waits is told that the hub stops; groups stay as they are stored."""
@@ -388,6 +392,8 @@ class ConsumerGroups(GroupTable[_ConsumerEntry]):
     def _forget(self, entry: _ConsumerEntry) -> None:
         """The group has had no members for long."""
         records = [group_record(entry.tenant, entry.name, None)]
+        records += [member_record(entry.tenant, entry.name, member_id, None)
+                    for member_id in entry.group.take().members]           # a full disk refused their leaving
         if entry.is_ours:
             records += self._names.disclaim(entry.tenant, entry.name)
         self._put_state(records, None, None)
@@ -430,7 +436,7 @@ class ConsumerGroups(GroupTable[_ConsumerEntry]):
                    for member_id in changes.members]
         if changes.group:
             records.append(group_record(entry.tenant, entry.name, entry.group, entry.is_ours))
-        writing = _GroupWriting(entry, changes.held)
+        writing = _GroupWriting(entry, changes.held, changes.members)
         try:
             self._put_state(records, self, writing)
         except Stopping as refusal:
@@ -449,7 +455,7 @@ class ConsumerGroups(GroupTable[_ConsumerEntry]):
         if entry.writing is writing:
             entry.writing = None
         if error is not None:
-            entry.group.store_all()
+            entry.group.store_all(writing.members)
         self._tell([(waiting, answer if error is None else error) for waiting, answer in writing.held])
 
     def _go_on(self, entry: _ConsumerEntry, now_ms: int) -> None:

@@ -5,7 +5,8 @@ drops its head does so when messages have entered it, before anybody is served; 
 of a call is taken. What the hub itself moves (dead letters, deliveries that fall due) enters a queue that refuses all
 the same: it has nowhere else to be.
 
-After a start a queue is held to its bytes once its messages have been looked at, see `ByteCount`.
+After a start, or once it has other limits, a queue is held to its bytes when its messages have been looked at, see
+`ByteCount`. What is far too much goes over several turns of the loop.
 """
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.write.pending_frame import PendingFrame
 
 UNLIMITED: Final = 1 << 62
-DROPPED_AT_ONCE: Final = 1_000
+DROPPED_AT_ONCE: Final = 1_000         # before others have a turn: some ms
 FORGOTTEN_AT_ONCE: Final = 1_000
 REJECT: Final = "reject"
 
@@ -51,6 +52,8 @@ class MaxLength(Policy):
         self._max_bytes = most(queue.settings.max_bytes)
         self._byte_counts: list[ByteCount] = []
         self._enforcing = False
+        self._goes_on = False                          # in the next turn
+        self._is_behind = True                         # the queue has not been within these limits yet
 
     @property
     def rejects(self) -> bool:
@@ -62,7 +65,8 @@ class MaxLength(Policy):
 
     def on_start(self) -> None:
         if self._max_bytes != UNLIMITED:
-            self._byte_counts = [ByteCount(prefetcher) for prefetcher in self._group.prefetchers.values()]
+            self._byte_counts = [ByteCount(prefetcher, self._core.deadlines.soon)
+                                 for prefetcher in self._group.prefetchers.values()]
         self.room()                                    # begins to learn what its messages weigh
         self.on_ready()
 
@@ -91,7 +95,11 @@ class MaxLength(Policy):
 
     def _drop(self) -> None:
         messages, size = self.room()
+        left = DROPPED_AT_ONCE
         while messages < 0 or size < 0:
+            if left <= 0 and self._is_behind:
+                self._go_on_later()
+                return
             prefetcher = next((candidate for candidate in self._group.prefetchers.values() if candidate.has_more),
                               None)    # lowest priority
             if prefetcher is None:
@@ -104,10 +112,21 @@ class MaxLength(Policy):
             if dropped:
                 self._group.give_up(prefetcher, dropped, OVERFLOW)
             for message in dropped + expired:
+                left -= 1
                 messages += 1
                 size += len(message[6] or b"")
             if not dropped and not expired and not self._read(prefetcher):
                 return
+        self._is_behind = self._is_behind and any(byte_count.is_behind for byte_count in self._byte_counts)
+
+    def _go_on_later(self) -> None:
+        if not self._goes_on:
+            self._goes_on = True
+            self._core.deadlines.soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._goes_on = False
+        self.on_ready()
 
     def _read(self, prefetcher: Prefetcher) -> bool:
         """True where there is something to take now. A read that takes its time comes back to `on_ready`."""
@@ -124,12 +143,15 @@ class ByteCount:
     committed, by what the cursor notes, so that it costs the same however many those are.
     """
 
-    def __init__(self, prefetcher: Prefetcher) -> None:
+    def __init__(self, prefetcher: Prefetcher, soon: Callable[[Callable[[], None]], None]) -> None:
+        """`soon` calls something in the loop's next turn."""
         self._prefetcher = prefetcher
+        self._soon = soon
         self._cursor = prefetcher.cursor
         self._follower = self._cursor.follow()
         self._reading = False
         self._at_once = False
+        self._goes_on = False                         # in the next turn
         self._begin()
 
     def _begin(self) -> None:
@@ -140,6 +162,7 @@ class ByteCount:
         self._total = 0                               # of the others
         self._away: dict[int, int] = {}               # sizes of those of them that are leased, or settled
         self._away_total = 0
+        self.is_behind = True                        # has not yet looked at all that there is
 
     def free_bytes(self, on_more: Callable[[], None]) -> int:
         """The bytes of what nobody has leased, as far as they are known; `on_more` is called later where more gets
@@ -191,12 +214,20 @@ class ByteCount:
 
     def _learn(self, on_more: Callable[[], None]) -> None:
         end, before = self._prefetcher.end(), -1
-        while not self._reading and before < self._end < end:
+        while not self._reading and not self._goes_on and before < self._end < end:
             before = self._end
             self._reading = self._at_once = True
             wants = [(self._cursor.partition_id, self._end, FETCH_BYTES)]
             self._prefetcher.fetch(wants, FETCH_BYTES, partial(self._read, self._moved, on_more))
             self._at_once = False
+            if self.is_behind and before < self._end < end:
+                self._goes_on = True                  # others have a turn; what enters later is looked at whole
+                self._soon(partial(self._go_on, on_more))
+        self.is_behind = self.is_behind and self._end < end
+
+    def _go_on(self, on_more: Callable[[], None]) -> None:
+        self._goes_on = False
+        on_more()
 
     def _read(self, moved: int, on_more: Callable[[], None], answers: list[Fetched]) -> None:
         self._reading = False

@@ -202,15 +202,16 @@ class Trail:  # decision 201
         self._filled = EXTENT                # events before this one are in the store, or in memory
         self._writing: dict[bytes, list[int]] | None = None
         self._dropped = 0                    # buckets below are deleted
-        self._is_older = False               # the store has keys of an older layout
+        self._is_older = False               # the store has keys of an older layout or topic
         self._armed = False
         self._stopped = False
 
     # ---- beginning
 
     def begin(self, topic: Topic) -> None:
-        """This is the topic from here on; there is nothing in it yet."""
+        """This is the topic from here on; there is nothing in it yet. What the store has is of one that is gone."""
         self.topic_id, self.partition_id = topic.id, topic.partition_id(0)
+        self._is_older, self._dropped = True, 0
         self._newest, self._entries, self._behind, self._filled = {}, 0, 0, EXTENT
 
     def open(self, resume: Callable[[Event], None]) -> None:
@@ -222,7 +223,7 @@ class Trail:  # decision 201
         meta = self._store.get(META)
         of, complete, layout = (0, 0, 0) if meta is None else (
             _META.unpack(meta) if len(meta) == _META.size else (0, 0, 0))
-        self._is_older = meta is not None and layout != LAYOUT
+        self._is_older = meta is not None and (layout, of) != (LAYOUT, topic.id)
         start, end = self._bounds()
         complete = min(complete, end) if of == topic.id and layout == LAYOUT else 0
         self._behind = end

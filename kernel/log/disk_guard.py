@@ -31,6 +31,8 @@ CALM_MS: Final = 10_000          # nothing is refused for so long, or it goes on
 PIECE_BYTES: Final = 1 << 20
 NOT_THERE: Final = frozenset((errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL))      # file systems without allocation
 DISK_FULL: Final = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
+NO_FILES: Final = frozenset((errno.EMFILE, errno.ENFILE))      # no descriptor is free, here or on the machine
+NO_ROOM: Final = DISK_FULL | NO_FILES                          # what may be tried again later
 
 
 class Reserve(Protocol):

@@ -24,7 +24,8 @@ MAX_POSITION: Final = 1 << 63
 
 
 class LogFull(Exception):
-    """The disk took no more. The log is as it was before the append, and appending may be tried again."""
+    """The disk took no more, or no descriptor was free for a new segment. The log is as it was before the append, and
+    appending may be tried again."""
 
 
 class LogFailed(Exception):

@@ -50,7 +50,7 @@ from typing import Final, NoReturn, Protocol
 from crc32c import crc32c
 
 from gatehouse.kernel.log.disk import AppendFile, Disk, ReadFile
-from gatehouse.kernel.log.disk_guard import DISK_FULL
+from gatehouse.kernel.log.disk_guard import NO_FILES, NO_ROOM
 from gatehouse.kernel.log.log import (
     KEPT_BASE,
     MAX_POSITION,
@@ -317,7 +317,7 @@ class SegmentChain:
         try:
             self._create(base)
         except OSError as error:
-            if error.errno in DISK_FULL:
+            if error.errno in NO_ROOM:
                 raise LogFull(str(error)) from error
             raise
 
@@ -458,7 +458,7 @@ class SegmentChain:
         return base + size + 1
 
     def _undo(self, error: OSError) -> NoReturn:
-        if error.errno not in DISK_FULL:
+        if error.errno not in NO_ROOM:
             raise LogFailed(f"the log cannot be written: {error}") from error
         try:
             assert self._file is not None
@@ -522,12 +522,22 @@ class SegmentChain:
     def _reader(self, base: int) -> ReadFile:
         file = self._readers.get(base)
         if file is None:
-            file = self._readers[base] = self._disk.open_read(self._name(base))
+            file = self._readers[base] = self._open_reader(base)
             if len(self._readers) > OPEN_FILES:
                 self._readers.popitem(last=False)[1].close()
         else:
             self._readers.move_to_end(base)
         return file
+
+    def _open_reader(self, base: int) -> ReadFile:
+        """Where no descriptor is free, one that was kept for another segment is."""
+        try:
+            return self._disk.open_read(self._name(base))
+        except OSError as error:
+            if error.errno not in NO_FILES or not self._readers:
+                raise
+        self._readers.popitem(last=False)[1].close()
+        return self._disk.open_read(self._name(base))
 
     def _close_reader(self, base: int) -> None:
         file = self._readers.pop(base, None)

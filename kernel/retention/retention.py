@@ -28,7 +28,7 @@ from gatehouse.kernel.errors import Stopping
 from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.memtable import Checkpoints, Memtables
-from gatehouse.kernel.log.disk_guard import DiskGuard
+from gatehouse.kernel.log.disk_guard import NO_FILES, DiskGuard
 from gatehouse.kernel.log.frame import Entries, StateRecord, decode_head, encode_head
 from gatehouse.kernel.log.log import Log, LogFull, Segment
 from gatehouse.kernel.message import Stored
@@ -254,6 +254,9 @@ class Retention:
 
     def _looked(self, survey: tuple[SegmentScan | None, Starts, dict[int, int]] | None, error: BaseException | None
                 ) -> None:
+        if isinstance(error, OSError) and error.errno in NO_FILES:
+            self._pass_over()            # a later pass opens what this one could not
+            return
         if survey is None:
             self._fatal(f"the log cannot be surveyed for retention: {error}")
             return

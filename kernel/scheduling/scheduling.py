@@ -137,7 +137,7 @@ class Accepting:
             raise TooManyScheduled(f"{self._book.counts.pending} messages are waiting for their time already")
         add = partial(self._add, whens, firsts)
         if idempotency_key is not None:
-            self._appending.append_once(messages, owner, token, idempotency_key, add)
+            self._appending.append_once(messages, owner, token, idempotency_key, add, whens=whens)
             return
         self._disk_guard.require()
         pending_frame = self._committer.open_frame()

@@ -36,7 +36,7 @@ from rocksdict import (
     WriteBatch,
 )
 
-from gatehouse.kernel.log.disk_guard import DISK_FULL
+from gatehouse.kernel.log.disk_guard import NO_ROOM
 
 BATCH_OPERATIONS: Final = 500       # a write holds the interpreter's lock: many small ones let the loop in between
 BLOCK_CACHE_BYTES: Final = 32 << 20
@@ -95,7 +95,7 @@ OPEN_S: Final = 10.0                # what readers get to end their scans
 CORRUPT: Final = "Corruption"        # how RocksDB's own message begins
 MARK: Final = ".damaged"             # of a file beside the folder: it is not to be opened again
 
-_FULL: Final = tuple(os.strerror(number) for number in sorted(DISK_FULL))
+_FULL: Final = tuple(os.strerror(number) for number in sorted(NO_ROOM))
 
 
 def is_full(error: Exception) -> bool:

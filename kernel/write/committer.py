@@ -42,7 +42,7 @@ from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.log.frame import StateRecord, encode_head, note_names
 from gatehouse.kernel.log.log import FrameWriter, Log, LogFull, Place
 from gatehouse.kernel.log.log import Written as FrameWritten
-from gatehouse.kernel.message import RETAIN, Encoded, Judge, Message, Origin, Owner, Placement, Speaker, Stored
+from gatehouse.kernel.message import RETAIN, Encoded, Judge, Message, Origin, Owner, Placement, Speaker, Stored, When
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.slices import Slices
@@ -691,11 +691,11 @@ class Appending:
             self.unfollowed -= records.record_count
 
     def append_once(self, messages: list[Message], owner: Owner | None, token: object, key: str,
-                    add: Adding | None = None, judge: Judge | None = None) -> None:
+                    add: Adding | None = None, judge: Judge | None = None, whens: Sequence[When] = ()) -> None:
         """Unless the key is known: then its first answer is given again. `add` puts them elsewhere than in
-        partitions."""
+        partitions. `whens`: what it does so for, of each."""
         pending_frame = self._committer.open_frame()
-        mine = fingerprint(messages)
+        mine = fingerprint(messages, whens)
         if self._idempotency.answered(pending_frame, mine, owner, token, key):
             return
         if self._disk_guard.short:

@@ -21,13 +21,13 @@ import re
 import struct
 import sys
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.kernel.errors import IdempotencyConflict
 from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Message, Owner
+from gatehouse.kernel.message import NOW, RETAIN, Message, Owner, When
 from gatehouse.kernel.records.batch import HEADER_BYTES
 from gatehouse.kernel.records.headers import EXPIRES_HEADER
 from gatehouse.kernel.records.record import encode_headers, read_headers
@@ -54,16 +54,21 @@ class Answer(NamedTuple):
     positions: list[tuple[int, int, int]]
 
 
-def fingerprint(messages: list[Message]) -> bytes:
-    """Tells whether a repeated key comes with the same messages. What is another each time that the same is sent does
-    not count: when a message expires that is to live for so long, and the trace of the try."""
+def fingerprint(messages: list[Message], whens: Sequence[When] = ()) -> bytes:
+    """Tells whether a repeated key comes with the same messages, for the same times. What is another each time that the
+    same is sent does not count: when a message expires that is to live for so long, and the trace of the try."""
     digest = blake2b(digest_size=16)
-    for placement, value, headers, _, timestamp_ms in messages:
+    for placement, value, headers, attributes, timestamp_ms in messages:
         if OF_A_TRY.search(headers) is not None:
             headers = encode_headers([header for header in read_headers(headers, 0)[0]
                                       if OF_A_TRY.fullmatch(header[0]) is None])
         for part in (placement.address.encode(), value, headers, timestamp_ms.to_bytes(8, "big", signed=True)):
             digest.update(b"\0" if part is None else len(part).to_bytes(8, "big") + b"\1" + part)
+        if attributes & RETAIN:
+            digest.update(b"\2")
+    for index, when in enumerate(whens):
+        if when != NOW:
+            digest.update(b"\3" + repr((index, *when)).encode())
     return digest.digest()
 
 

@@ -1,6 +1,8 @@
 """Disks that are full, fail, take their time or forget: what the doors say, and what is there afterwards."""
 from __future__ import annotations
 
+import http.client
+import json
 import resource
 import shutil
 import threading
@@ -16,6 +18,7 @@ from tests.faults.conftest import Start
 from tests.faults.mqtt_peer import MqttPeer
 from tests.faults.nursery import DEADLINE_S
 from tests.faults.readers import read_over_http, read_over_kafka
+from tests.faults.writers import TOPIC
 
 KIB = 1024
 
@@ -64,6 +67,57 @@ def test_a_full_disk_is_told_in_each_protocols_words_and_ends_when_there_is_room
     assert values_of(http) == [*stored, b"small", b"after", b"after that", b"last"]
     assert hub.stop() == exits.OK
     assert values_of(start().port("http")) == [*stored, b"small", b"after", b"after that", b"last"]
+
+
+def test_a_hub_without_a_free_descriptor_refuses_what_needs_a_new_segment_and_goes_on_later(start: Start) -> None:
+    """Retention and a checkpoint, which open files too, are tried again as well."""
+    hub = start("checkpoint_ms = 100\nsegment_bytes = 1048576\nretention_bytes = 2097152")
+    descriptors = resource.prlimit(hub.pid, resource.RLIMIT_NOFILE)
+    connection = http.client.HTTPConnection("127.0.0.1", hub.port("http"), timeout=60)
+
+    def answer(value: bytes) -> tuple[int, str]:
+        connection.request("POST", f"/v1/publish/{TOPIC}/k", value, {"Content-Type": "application/octet-stream"})
+        response = connection.getresponse()
+        return response.status, json.loads(response.read()).get("code", "")
+
+    stored = [b"%d:" % i + bytes(100 * KIB) for i in range(15)]
+    assert [answer(value)[0] for value in stored] == [201] * 15
+    resource.prlimit(hub.pid, resource.RLIMIT_NOFILE, (3, descriptors[1]))
+    answers = [answer(b"refused" + bytes(100 * KIB)) for _ in range(10)]
+    assert (507, "storage_full") in answers
+    looked_again_s = time.monotonic() + 2.5
+    while time.monotonic() < looked_again_s:
+        assert answer(b"refused") == (507, "storage_full")
+        time.sleep(0.1)
+    resource.prlimit(hub.pid, resource.RLIMIT_NOFILE, descriptors)
+    deadline_s = time.monotonic() + DEADLINE_S
+    while answer(b"after")[0] != 201:
+        assert time.monotonic() < deadline_s
+        time.sleep(0.1)
+    connection.close()
+    assert hub.stop() == exits.OK
+    assert values_of(start().port("http"))[-1] == b"after"
+
+
+@pytest.mark.parametrize("path", ["/v1/queues/q", "/v1/topics/t", "/v1/groups/g"])
+def test_what_another_is_making_is_not_told_to_be_there_before_it_is_durable(start: Start, tmp_path: Path,
+                                                                             path: str) -> None:
+    sign = tmp_path / "hold"
+    hub = start(orders={"hold_sync": str(sign)}, doors=("http",), last_door="request_deadline_s = 600\n")
+    port = hub.port("http")
+    answers: list[int] = []
+    sign.touch()
+    makers = [threading.Thread(target=lambda: answers.append(request(port, "PUT", path)[0])) for _ in range(2)]
+    makers[0].start()
+    while sign.read_text() != "held":
+        time.sleep(0.01)
+    makers[1].start()
+    makers[1].join(1)
+    assert not answers
+    sign.unlink()
+    for maker in makers:
+        maker.join()
+    assert sorted(answers) == [200, 201]
 
 
 def test_a_failed_fdatasync_acknowledges_nothing_and_ends_the_hub(start: Start, tmp_path: Path) -> None:

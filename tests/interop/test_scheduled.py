@@ -85,6 +85,22 @@ def test_an_idempotency_key_is_remembered_for_what_waits(hub: RunningHub) -> Non
     assert answers[0] == answers[1] and answers[0][0] == 201
 
 
+@pytest.mark.parametrize("headers", [
+    {}, {"X_Delay": "7200"}, {"X_Deliver_At": "2000000000000"}, {"X_Repeat": "every 1h", "X_Delay": "3600"},
+    {"X_Retain": "true", "X_Delay": "3600"}], ids=lambda headers: ",".join(headers) or "now")
+def test_a_key_that_came_with_another_time_is_refused(hub: RunningHub, headers: dict[str, str]) -> None:
+    ask(hub, "POST", "/v1/publish/once/k", b"v", X_Delay="3600", Idempotency_Key="of-an-hour")
+    status, problem = ask(hub, "POST", "/v1/publish/once/k", b"v", Idempotency_Key="of-an-hour", **headers)
+    assert (status, problem["code"]) == (422, "idempotency_conflict")
+
+
+def test_a_key_that_came_with_another_time_in_a_json_body_is_refused(hub: RunningHub) -> None:
+    answers = [ask(hub, "POST", "/v1/topics/once/messages", {"messages": [{"key": "k", "value": "v", "delay": delay}]},
+                   Idempotency_Key="in-json") for delay in (3600, 3600, 7200)]
+    assert answers[0] == answers[1] and answers[0][0] == 201
+    assert (answers[2][0], answers[2][1]["code"]) == (422, "idempotency_conflict")
+
+
 @pytest.mark.parametrize(("headers", "code"), [
     ({"X_Delay": "1e9"}, "invalid_header"), ({"X_Delay": "400000000"}, "invalid_delay"),
     ({"X_Repeat": "* * *"}, "invalid_schedule"),

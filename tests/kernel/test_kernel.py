@@ -13,7 +13,7 @@ from gatehouse.kernel.errors import (
     TopicExists,
     UnknownTopic,
 )
-from gatehouse.kernel.message import Piece
+from gatehouse.kernel.message import RETAIN, Piece
 from gatehouse.kernel.records.batch import as_batch, check_batch
 from gatehouse.kernel.records.record import encode_headers, encode_key, varint
 from gatehouse.kernel.settings import KernelSettings
@@ -214,6 +214,8 @@ def test_an_idempotency_key_gets_its_first_answer(rig: Rig) -> None:
     assert rig.publish("t/k", b"v", idempotency_key="key-1") == first
     with pytest.raises(IdempotencyConflict):
         rig.publish("t/k", b"other", idempotency_key="key-1")
+    with pytest.raises(IdempotencyConflict):
+        rig.publish("t/k", b"v", attributes=RETAIN, idempotency_key="key-1")
     rig.restart()
     assert rig.publish("t/k", b"v", idempotency_key="key-1") == first
     assert rig.values("t") == [b"v"]

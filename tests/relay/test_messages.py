@@ -11,15 +11,18 @@ from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.message import DOOR_MASK, RETAIN, SHOWN_ORIGIN, Stamp
 from gatehouse.kernel.records.record import CARRIED_HEADERS, MARK, encode_headers
 from gatehouse.kernel.settings import KernelSettings
+from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.relay import frames, sealing
 from gatehouse.relay.incoming import PARKED_TOPIC
 from gatehouse.relay.origins import ORIGIN_HEADER, Marks
 from gatehouse.relay.outgoing import SKIPPED_MS
+from gatehouse.relay.positions import decode_origin, decode_sent
 from gatehouse.relay.sealing import SEALED, SEALED_AES
 from gatehouse.relay.settings import LinkSettings
 from gatehouse.relaying import has_aes
 from tests.kernel.batches import batch_of
+from tests.kernel.full_log import FullLog
 from tests.relay.network import Network, TestHub, carried
 from tests.simulation.disk import SimDisk
 from tests.simulation.store import SimStore
@@ -43,6 +46,31 @@ def retained(hub: TestHub, filter: str) -> dict[str, bytes | None]:
     hub.rig.kernel.retained(filter, "/", lambda values, next_start, error: pages.extend(values))
     hub.rig.run()
     return {value.address: value.record[3] for value in pages}
+
+
+def test_how_far_the_other_hub_is_and_what_is_lost_are_kept_once_a_full_disk_takes_them() -> None:
+    rng, log = random.Random(7), FullLog()
+    left = TestHub("left", [LinkSettings("link", **SEND)], rng, log=log)
+    right = TestHub("right", [LinkSettings("link", **RECEIVE)], rng)
+    network = Network(left, right, rng=rng)
+    network.join(left, right, "link")
+    network.settle()
+    kernel = left.rig.kernel
+    left.rig.publish("plant/a", b"1")
+    left.rig.publish("plant/over", b"2")
+    network.settle(40)
+    left.rig.publish("plant/a", b"3")
+    log.full = True
+    network.settle(40)
+    assert right.values("plant") == [b"1", b"2", b"3"]
+    log.full = False
+    network.settle(40)
+    ends = {decode_origin(key)[2]: decode_sent(value).next for key, value in kernel.link_states(Kind.SENT)}
+    topic = kernel.topic("plant")
+    assert topic is not None
+    assert {number: end for number, end in ends.items() if end} == {
+        number: end for number, partition_id in enumerate(topic.partition_ids())
+        if (end := kernel.bounds(partition_id)[1])}
 
 
 def test_key_headers_timestamp_and_origin_cross() -> None:
@@ -379,6 +407,49 @@ def test_what_is_passed_on_from_other_partitions_comes_whole_and_once() -> None:
     for key in range(9):
         came = [record[3] for record in last.rig.read("plant") if record[2] == b"%d" % key]
         assert came == sorted(came), "in the order of its key"
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+@pytest.mark.parametrize("at_least", [1, 10, 30])
+def test_what_lags_behind_when_a_direct_way_is_opened_comes_late_and_once(at_least: int, crashes: bool) -> None:
+    """The middle hub has partitions of its own: when it stops, the last message may be there, and not the first."""
+    rng = random.Random(11)
+    first = TestHub("first", [LinkSettings(name, **SEND) for name in ("in", "direct")], rng)
+    middle = TestHub("middle", [LinkSettings("in", **RECEIVE), LinkSettings("on", forward=True, **SEND)], rng)
+    last = TestHub("last", [LinkSettings(name, **RECEIVE) for name in ("on", "direct")], rng)
+    for hub, partitions in ((first, 1), (middle, 8)):
+        hub.rig.kernel.create_topic("plant", partitions=partitions)
+        hub.rig.run()
+    network = Network(first, middle, last, rng=rng)
+    network.join(first, middle, "in")
+    network.join(middle, last, "on")
+    network.settle()
+    network.away.append(last)
+    network.cut(last)
+    network.settle()
+    sent = [b"%02d" % number + bytes(50_000) for number in range(60)]        # a letter has few of them
+    for number, value in enumerate(sent):
+        first.rig.publish(f"plant/{number % 9}", value)
+    network.settle()
+    assert middle.values("plant") == sent
+    network.away.clear()
+    while last.rig.kernel.topic("plant") is None or len(last.values("plant")) < at_least:
+        network.turn()
+        network.tick_of(last)
+        network.tick_of(middle)
+    network.away.append(middle)
+    network.cut(middle)
+    network.settle()
+    assert len(last.values("plant")) < len(sent)
+    network.join(first, last, "direct")
+    network.settle()
+    first.rig.publish("plant/0", b"60")
+    network.settle()
+    if crashes:
+        last.crash()
+    network.away.clear()
+    network.settle(20)
+    assert sorted(last.values("plant")) == [*sent, b"60"]
 
 
 def two_ways() -> tuple[Network, TestHub, TestHub]:

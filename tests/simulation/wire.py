@@ -54,6 +54,10 @@ class Wire:
     def unsent_bytes(self) -> int:
         return len(self._to_peer)
 
+    @property
+    def is_read(self) -> bool:
+        return not self._paused
+
     def read_through(self, reader: Reader | None) -> bool:
         """There are no native sockets here."""
         return False

@@ -139,6 +139,7 @@ async def put_queue(door: Door, call: Call) -> Answered:
     if existing is not None:
         if replace(existing.settings, dead_letter="", door="") != settings:
             raise QueueExists(f"the queue {name!r} exists with other settings")
+        await door.stored(door.flush)        # somebody else may be making it
         return json_answer(_describe(existing))
     return json_answer(_describe(await door.durable(partial(guard.groups.declare_queue, name, settings))), 201)
 

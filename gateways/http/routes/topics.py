@@ -179,6 +179,7 @@ async def delete_topic(door: Door, call: Call) -> Answered:
 async def _change(door: Door, guard: Guard, existing: Topic, partitions: int | None,
                   settings: TopicSettings) -> Response:
     if partitions in (None, existing.partitions) and settings == existing.settings:
+        await door.stored(door.flush)        # somebody else may be making it
         return json_answer(describe_topic(existing))
     if partitions is not None and partitions < existing.partitions:
         raise Refusal("partitions_remain",

@@ -9,6 +9,7 @@ No answer holds a password or a hash.
 """
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias
 
 from msgspec import UNSET, Meta, UnsetType
@@ -143,9 +144,14 @@ async def put_user(door: Door, call: Call) -> Answered:
     call.query()
     name, changes = call.topic_name(), (await read(door, call, UserInput)).changes()
     user_name = prepared_name(name)
-    existed = user_name in accounts.accounts.users
-    user = await changed_if(door, call, lambda: _found(accounts, user_name),
-                            lambda on_done: accounts.put_user(by, name, changes, on_done))
+    existed = False
+
+    def put(on_done: Callable[[Any], None]) -> None:
+        nonlocal existed
+        existed = user_name in accounts.accounts.users
+        accounts.put_user(by, name, changes, on_done)
+
+    user = await changed_if(door, call, lambda: _found(accounts, user_name), put)
     return json_answer(_shown(accounts, user), 200 if existed else 201)
 
 

@@ -57,6 +57,61 @@ def test_it_says_how_it_died_first_and_last(client: Client) -> None:
         "x-last-death-queue": "second", "x-last-death-reason": "rejected", "x-last-death-exchange": ""}
 
 
+@pytest.fixture
+def later(client: Client) -> Client:
+    """A client beside a delayed-message exchange that leads to the queue `dead`, and a queue whose dead letters go
+    there."""
+    client.ask("exchange.declare", exchange="later", type="x-delayed-message", durable=True,
+               arguments={"x-delayed-type": "topic"})
+    client.ask("queue.bind", queue="dead", exchange="later", routing_key="#")
+    fill(client, "work", **{"x-dead-letter-exchange": "later", "x-max-length": 1, "x-overflow": "reject-publish-dlx"})
+    return client
+
+
+def delay_of(delay_ms: int) -> bytes:
+    return properties_of(headers={"x-delay": typed(delay_ms)})
+
+
+def test_an_exchange_that_delays_lets_a_dead_letter_wait(hub: KernelHub, later: Client) -> None:
+    """As RabbitMQ's plug-in does, which has no other way to say when somebody tries again."""
+    later.publish("", "work", b"x", delay_of(3_000))
+    hub.kernel.flush()
+    reject(later, "work")
+    hub.advance(2_900)
+    assert get(later, "dead") is None and get(later, "work") is None
+    hub.restart()
+    later = hub.client()
+    hub.advance(200)
+    headers = headers_in(later, "dead")
+    assert headers["x-delay"] == -3_000 and headers["x-death"][0]["queue"] == "work"
+
+
+@pytest.mark.parametrize("delay_ms", [-3_000, 0])
+def test_what_has_waited_does_not_wait_again(later: Client, delay_ms: int) -> None:
+    later.publish("", "work", b"x", delay_of(delay_ms))
+    later.hub.kernel.flush()
+    reject(later, "work")
+    assert headers_in(later, "dead")["x-delay"] == delay_ms
+
+
+def test_what_a_full_queue_refuses_waits_too(hub: KernelHub, later: Client) -> None:
+    later.publish("", "work", b"fills it")
+    hub.kernel.flush()
+    later.publish("", "work", b"x", delay_of(3_000))
+    hub.kernel.flush()
+    hub.advance(2_900)
+    assert get(later, "dead") is None
+    hub.advance(200)
+    assert headers_in(later, "dead")["x-death"][0]["reason"] == "maxlen"
+
+
+def test_a_dead_letter_for_which_there_is_no_room_to_wait_does_not_wait(later: Client) -> None:
+    later.publish("", "work", b"x", delay_of(400_000_000_000))           # ten years are the most
+    later.hub.kernel.flush()
+    reject(later, "work")
+    assert headers_in(later, "dead")["x-death"][0]["queue"] == "work"
+
+
 def test_the_same_death_again_is_counted(client: Client) -> None:
     fill(client, "work", b"x", **DEAD)
     client.ask("queue.bind", queue="work", exchange="graveyard", routing_key="#")

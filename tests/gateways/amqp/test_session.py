@@ -7,6 +7,7 @@ from gatehouse.gateways.amqp import codec, properties
 from gatehouse.gateways.amqp.config import AmqpConfig
 from gatehouse.gateways.amqp.methods import encode_method
 from gatehouse.gateways.amqp.tables import encode_table, text, typed
+from gatehouse.gateways.connections.flow import FLOOR_BYTES
 from gatehouse.kernel.log.log import LogFull
 from tests.gateways.amqp.fakes import Client, Hub, publish
 
@@ -150,6 +151,19 @@ def test_heartbeats_both_ways(hub: Hub) -> None:
     hub.advance(20_000)
     assert client.link.closed
     assert client.link.reason.startswith("heartbeat_timeout")
+
+
+@pytest.mark.parametrize(("unsent_bytes", "ends"), [(1, True), (FLOOR_BYTES + 1, False)])
+def test_only_who_is_not_read_is_excused(hub: Hub, unsent_bytes: int, ends: bool) -> None:
+    """Who hangs and leaves a little untaken would live for ever, with all that it has not acknowledged."""
+    client = hub.client().login(heartbeat=10)
+    client.link.stalled = True
+    client.link.write(bytes(unsent_bytes))
+    hub.advance(30_000)
+    assert client.link.closed is ends
+    client.link.drain(client.session)
+    hub.advance(30_000)
+    assert client.link.closed and client.link.reason.startswith("heartbeat_timeout")
 
 
 def test_without_heartbeats_silence_is_no_end(hub: Hub, client: Client) -> None:

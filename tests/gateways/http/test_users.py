@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.gateways.admission.kit import Administered
-from tests.gateways.http.kit import Client, run_door
+from tests.gateways.http.kit import Client, run_door, until
 
 RULE = {"effect": "allow", "who": "user:ann", "operations": ["publish"], "kind": "address", "pattern": "plant/#",
         "tenant": "/"}
@@ -49,6 +49,17 @@ def test_a_user_from_making_to_deleting() -> None:
         assert await refused(client, "DELETE", "/v1/users/ann%2Fb") == (404, "unknown_user")
         assert [(by.name, action) for by, action, _ in rig.audited] == [
             ("anonymous", "user.created"), ("anonymous", "user.changed"), ("anonymous", "user.deleted")]
+    run(test)
+
+
+def test_of_many_who_make_the_same_user_at_once_one_is_told_that_it_is_new() -> None:
+    async def test(client: Client, rig: Administered) -> None:
+        changing: Any = client.door.changing
+        async with changing:                                 # they meet behind a change that takes its time
+            asked = [asyncio.create_task(client.ask("PUT", "/v1/users/ann", json={"groups": ["ops"]}))
+                     for _ in range(4)]
+            await until(lambda: len(changing._waiters or ()) == 4)
+        assert sorted([answer.status for answer in await asyncio.gather(*asked)]) == [200, 200, 200, 201]
     run(test)
 
 

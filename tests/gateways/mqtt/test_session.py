@@ -9,6 +9,8 @@ import pytest
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.limits.limit import Quota
 from gatehouse.gateways.admission.principal import Principal
+from gatehouse.gateways.connections.connection import TICK_MS
+from gatehouse.gateways.connections.flow import FLOOR_BYTES
 from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt import GATEWAY
 from gatehouse.gateways.mqtt.codec import fixed_header
@@ -192,11 +194,22 @@ def test_a_client_that_is_not_read_is_not_called_silent() -> None:
     assert not link.closed
     hub.kernel.relieve()
     link.stalled = True
-    link.write(b"x")
+    link.write(bytes(FLOOR_BYTES + 1))
     hub.advance(60_000)
     assert not link.closed
     link.drain(session)
     hub.advance(30_000)
+    assert link.closed and link.reason.startswith("keep_alive_timeout")
+
+
+def test_a_client_that_hangs_and_leaves_a_little_untaken_is_silent() -> None:
+    """It is read, and nothing else would ever end it: a few bytes are no reason to look whether they are taken."""
+    hub = FakeHub()
+    session, link = hub.open(GATEWAY, MqttConfig())
+    session.handle_data(b"\x10\x0d\0\4MQTT\4\2\0\x0a\0\1c")
+    link.stalled = True
+    link.write(b"x")
+    hub.advance(15_000 + TICK_MS)
     assert link.closed and link.reason.startswith("keep_alive_timeout")
 
 

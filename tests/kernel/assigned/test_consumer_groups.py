@@ -27,6 +27,7 @@ from gatehouse.kernel.errors import (
     KernelError,
     StaleEpoch,
     Stopping,
+    StorageFull,
     UnknownGroup,
     UnknownMember,
 )
@@ -168,6 +169,44 @@ def test_who_could_not_be_stored_is_told_so_and_is_stored_with_the_next_change()
     rig.restart()
     assert state_of(rig) is GroupState.STABLE
     assert isinstance(consumer.beat(), Beaten)
+
+
+def test_a_member_whose_leaving_a_full_disk_refused_is_gone_all_the_same() -> None:
+    log = FullLog()
+    rig = rig_of(log=log)
+    first, second = Consumer(rig, "a"), Consumer(rig, "b")
+    for _ in range(3):
+        first.beat()
+        second.beat()
+    log.full = True
+    assert isinstance(second.leave(), StorageFull)
+    log.full = False
+    first.beat()
+    rig.restart()
+    described = rig.kernel.assigned.describe_consumers(GROUP)
+    assert described is not None and [member.member_id for member in described.members] == ["a"]
+
+
+def test_of_a_group_that_is_forgotten_no_member_is_left() -> None:
+    log = FullLog()
+    rig = rig_of(log=log)
+    consumer = Consumer(rig, "a")
+    consumer.beat()
+    log.full = True
+    assert isinstance(consumer.leave(), StorageFull)
+    log.full = False
+    rig.world.advance(named_groups.UNUSED_MS + 1_000)
+    assert rig.kernel.assigned.describe_consumers(GROUP) is None and not records(rig)
+
+
+def test_members_of_no_group_are_forgotten_at_a_start() -> None:
+    rig = rig_of()
+    Consumer(rig, "a").beat()
+    rig.kernel.append_with([], [consumer_groups.group_record("/", GROUP, None)], rig.witness)
+    rig.run()
+    rig.restart()
+    rig.run()
+    assert not records(rig)
 
 
 def test_a_group_without_members_and_offsets_is_forgotten_after_a_while() -> None:

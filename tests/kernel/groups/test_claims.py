@@ -251,7 +251,7 @@ def test_the_weight_of_a_queue_with_a_wide_gap_is_that_of_its_messages() -> None
 
     prefetcher.fetch, prefetcher.end = with_gap, lambda: WIDE + 2
     with little_memory(1 << 20):
-        byte_count = ByteCount(prefetcher)
+        byte_count = ByteCount(prefetcher, rig.world.loop.call_soon)
         assert byte_count.free_bytes(lambda: None) == 60
         prefetcher.cursor.take_to(1)
         prefetcher.cursor.skip_to(WIDE + 1)

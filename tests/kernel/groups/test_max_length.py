@@ -1,6 +1,7 @@
 """What queues hold at most, and what gives way."""
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from time import process_time
@@ -11,7 +12,7 @@ from gatehouse.kernel.errors import InvalidQueue, QueueFull
 from gatehouse.kernel.groups.dead_lettering import deaths_of
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import NOTHING, Queue, QueueSettings
-from gatehouse.kernel.groups.max_length import MaxLength
+from gatehouse.kernel.groups.max_length import DROPPED_AT_ONCE, MaxLength
 from gatehouse.kernel.message import Leased
 from gatehouse.kernel.records.record import encode_headers
 from tests.kernel.batches import batch_of
@@ -104,6 +105,23 @@ def test_what_is_leased_does_not_count_and_what_comes_back_does() -> None:
     rig.run()
     assert group.counts()[:2] == (3, 1)
     assert taken(rig, "work") == numbers(3, 6)
+
+
+@pytest.mark.parametrize("limits", [{"max_length": 10}, {"max_bytes": 10_000}], ids=lambda limits: next(iter(limits)))
+def test_what_is_far_too_much_for_new_limits_goes_over_several_turns(limits: dict[str, int]) -> None:
+    rig = Rig()
+    queue = rig.kernel.groups.declare_queue("work", QueueSettings())
+    for _ in range(10):
+        send(rig, queue, *[bytes(1_000)] * 500)
+    rig.kernel.groups.change_queue(queue, replace(queue.settings, **limits))
+    left = [ready(rig, queue)]
+    while rig.world.loop.step():
+        left.append(ready(rig, queue))
+    rig.run()
+    assert ready(rig, queue) == 10
+    assert max(before - after for before, after in zip([5_000, *left], left, strict=False)) <= DROPPED_AT_ONCE
+    send(rig, queue, *[bytes(1_000)] * 2_500)
+    assert ready(rig, queue) == 10
 
 
 def test_lower_priorities_give_way_first() -> None:

@@ -13,7 +13,7 @@ from gatehouse.kernel.background import LIVE_MS, LOOK_MS
 from gatehouse.kernel.errors import InvalidRecord
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.journeys.looking import SKEW_MS
-from gatehouse.kernel.journeys.trail import MAX_CHUNKS, TOPIC, event_of, of_id, of_message
+from gatehouse.kernel.journeys.trail import MAX_CHUNKS, META, PREFIX, TOPIC, WRITE_MS, event_of, of_id, of_message
 from gatehouse.kernel.message import Leased, Origin, When
 from gatehouse.kernel.records.compression import GZIP
 from gatehouse.kernel.records.record import encode_headers
@@ -578,3 +578,25 @@ def test_events_that_are_too_large_for_their_topic_are_counted_and_cost_no_other
     hub.world.advance(1_000)
     hub.run()
     assert kinds(hub) == ["STORED"] * 3 and hub.kernel.journeys.left_out > 1
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_what_was_kept_to_find_events_goes_with_their_topic(restart: bool) -> None:
+    hub = rig(ALL)
+
+    def keys() -> set[bytes]:
+        hub.world.advance(WRITE_MS + 1_000)
+        return {key for key, _ in hub.store.scan(PREFIX, META)}
+
+    for number in range(20):
+        hub.publish(f"orders/{number}", b"x")
+    before = keys()
+    assert len(before) > 10
+    hub.kernel.delete_topic(TOPIC)
+    hub.run()
+    if restart:
+        hub.restart()
+    (_, _, message_id), = hub.publish("orders/after", b"y")
+    after = keys()
+    assert after and len(after) < len(before) // 2, "those of the topic that is there"
+    assert found(hub, message_id) == ["STORED"]

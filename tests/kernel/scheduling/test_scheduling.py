@@ -7,6 +7,7 @@ import pytest
 
 from gatehouse.kernel.errors import (
     AlreadyDelivered,
+    IdempotencyConflict,
     InvalidDelay,
     QueueFull,
     StorageFull,
@@ -336,6 +337,10 @@ def test_a_repeated_idempotency_key_gets_the_first_answer(rig: ScheduleRig) -> N
     rig.advance(3_000)
     rig.restart()
     assert rig.later("t/k", (100, b"v"), key="once") == ids
+    with pytest.raises(IdempotencyConflict):
+        rig.later("t/k", (101, b"v"), key="once")
+    with pytest.raises(IdempotencyConflict):
+        rig.later("t/k", (0, b"v"), key="once")
     rig.advance(1_000)
     assert rig.values("t") == [b"v"]
 
