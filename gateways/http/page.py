@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
 
 MAX_OFFSET: Final = (1 << 63) - 1
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
 
 
 def cursor_at_hand(guard: Guard, topic: Topic, query: dict[str, str], partition: int | None, a_time: str
@@ -94,18 +96,25 @@ def offsets_at_hand(guard: Guard, topic: Topic, partitions: range | tuple[int, .
                     a_time: str) -> list[int] | None:
     """The offset of each partition that `from` names; None where it is a time, which has to be looked up. The number of
     an offset needs the only partition; `a_time` is an example for who forgot it."""
-    begin = query.get("from", "earliest")
-    if begin == "earliest":
-        return [guard.bounds(topic.partition_id(number))[0] for number in partitions]
-    if begin == "latest":
-        return [guard.bounds(topic.partition_id(number))[1] for number in partitions]
+    begin = query.get("from", EARLIEST)
+    if begin in (EARLIEST, LATEST):
+        return [(first if begin == EARLIEST else end) for first, end in _bounds_of(guard, topic, partitions)]
     if not (begin.isascii() and begin.isdigit()):
         return None
     if isinstance(partitions, range):
         raise Refusal("invalid_parameter", f"a number is an offset and needs a 'partition'; a time is like {a_time}",
                       parameter="from")
-    first, end = guard.bounds(topic.partition_id(partitions[0]))
+    (first, end), = _bounds_of(guard, topic, partitions)
     return [offset_within(decode_number(query, "from", 0, 0, MAX_OFFSET), first, end)]
+
+
+def _bounds_of(guard: Guard, topic: Topic, partitions: range | tuple[int, ...]) -> list[tuple[int, int]]:
+    """Where readers of each of these partitions may begin, and where it ends. Those of a whole topic are asked for
+    together."""
+    if isinstance(partitions, range):
+        bounds = guard.bounds_of(topic)
+        return list(zip(bounds[::2], bounds[1::2], strict=True))
+    return [guard.bounds(topic.partition_id(number)) for number in partitions]
 
 
 def offset_within(offset: int, first: int, end: int) -> int:
@@ -129,12 +138,14 @@ def read_page(guard: Guard, topic: Topic, cursor: Cursor, max_messages: int, max
     """The page from the cursor on, or what reading it was refused for; there at once where all of it is in memory."""
     wants: list[tuple[int, int, int]] = []
     partitions: list[int] = []
+    numbers = range(topic.partitions) if cursor.partition is None else tuple(cursor.positions)
+    bounds = dict(zip(numbers, _bounds_of(guard, topic, numbers), strict=True))
     for partition in _in_turn(cursor):
-        partition_id, at = topic.partition_id(partition), cursor.positions[partition]
-        first, end = guard.bounds(partition_id)
+        at = cursor.positions[partition]
+        first, end = bounds[partition]
         if not first <= at == end:
             partitions.append(partition)
-            wants.append((partition_id, max(at, first), 0))
+            wants.append((topic.partition_id(partition), max(at, first), 0))
     before = BYTES_BEFORE_ALL if selection is not None else min(BYTES_BEFORE_ALL, BYTES_BEFORE * len(wants))
     budget = min(max_bytes, before + max_messages * BYTES_PER_MESSAGE)
     share = max(1, budget // max(1, len(wants)))
