@@ -34,9 +34,9 @@ from heapq import merge
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
+from gatehouse.gateways.http.dispatch import Reply
+from gatehouse.gateways.http.exchange import decode_number
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import decode_number
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.errors import CorruptBatch, OffsetOutOfRange, StorageFailed, UnknownPartition
 from gatehouse.kernel.message import Fetched, Piece, Record

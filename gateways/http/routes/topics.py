@@ -51,11 +51,10 @@ from gatehouse.gateways.http.declaring import (
 )
 from gatehouse.gateways.http.declaring import UUID as UUID_TEXT
 from gatehouse.gateways.http.door import Door, Routes, read
+from gatehouse.gateways.http.exchange import Answered, Call, Response, defined_answer, json_answer
 from gatehouse.gateways.http.page import decode_name, matching, page_by_name
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.representation import check_conditions
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
 from gatehouse.kernel.errors import UnknownTopic
 from gatehouse.kernel.state.topics import AT_LIMIT, MAX_PARTITIONS, Topic, TopicSettings
 

@@ -6,19 +6,10 @@ from __future__ import annotations
 import pytest
 
 from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.http.dispatch import RouteTable
+from gatehouse.gateways.http.exchange import decode_levels, decode_number, decode_query, decode_seconds, split_target
+from gatehouse.gateways.http.hosts import Hosts, authority_of, is_host, name_of
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import (
-    Hosts,
-    RouteTable,
-    authority_of,
-    decode_levels,
-    decode_number,
-    decode_query,
-    decode_seconds,
-    is_host,
-    name_of,
-    split_target,
-)
 from gatehouse.gateways.http.routes import build_table
 from gatehouse.gateways.http.routes.publish import address_of_path
 from tests.gateways.http.fake_kernel import NOW_MS
@@ -202,7 +193,7 @@ def test_names_that_are_remembered_are_bounded() -> None:
     hosts = Hosts((), ())
     for port in range(1, 2000):
         hosts.admit(f"localhost:{port}", True)
-    assert len(hosts._admitted) <= 256
+    assert len(hosts.admitted) <= 256
     with pytest.raises(Refusal):
         hosts.check("evil.example", True)
 
