@@ -35,6 +35,7 @@ HOT_MODULES: Final = (
     "gatehouse.gateways.connections.flow",
     "gatehouse.gateways.admission.guard",
     "gatehouse.gateways.admission.guarded_schedule",
+    "gatehouse.gateways.admission.guarded_topics",
     "gatehouse.gateways.admission.guarded_transactions",
     "gatehouse.gateways.admission.limits.book",
     "gatehouse.gateways.admission.limits.bucket",

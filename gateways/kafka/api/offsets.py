@@ -237,7 +237,7 @@ def everything(session: KafkaSession, committed: Committed) -> Generator[None, N
     """All that is committed in topics that the client may read."""
     may = session.admission.may_topic
     rows = []
-    for topic in session.guard.topics():
+    for topic in session.guard.topics.all():
         partitions = [row_of(index, committed[partition_id]) for index, partition_id in enumerate(topic.partition_ids())
                       if partition_id in committed]
         if partitions and may(session.principal, Operation.CONSUME, topic.name):
