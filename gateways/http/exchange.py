@@ -142,22 +142,22 @@ QUERY_KEPT: Final = 512                # characters of the longest
 
 
 class Queries:
-    """The query parameters that one call knows, and the queries that were read lately."""
+    """What may stand in the query of one call, and the queries that were read lately."""
 
-    __slots__ = ("known", "required", "_read")
+    __slots__ = ("names", "required", "_read")
 
-    def __init__(self, known: Iterable[str], required: Iterable[str]) -> None:
-        self.known = frozenset(known)
+    def __init__(self, names: Iterable[str], required: Iterable[str]) -> None:
+        self.names = frozenset(names)
         self.required = tuple(required)
         self._read: dict[str, dict[str, str]] = {}
 
     def read(self, raw: str) -> dict[str, str]:
         """Query parameters by name, which nobody changes: they are remembered for whoever asks with the same text.
-        Refuses those that are not known, and where one is missing that must be there."""
+        Refuses other parameters, and where one is missing that must be there."""
         query = self._read.get(raw)
         if query is not None:
             return query
-        query = decode_query(raw, self.known)
+        query = decode_query(raw, self.names)
         for name in self.required:
             if name not in query:
                 raise Refusal("invalid_parameter", f"{name!r} is needed", parameter=name)

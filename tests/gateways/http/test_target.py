@@ -218,6 +218,19 @@ def test_every_path_is_refused_to_a_page_whose_name_was_led_here(request_line: s
     run_door(test, allowed_hosts=())
 
 
+def test_a_name_that_was_good_is_refused_once_everybody_is_let_in() -> None:
+    def guarded(kernel: object) -> Admission:
+        return Admission(kernel, lambda: NOW_MS, allow_anonymous=False)          # type: ignore[arg-type]
+
+    async def test(client: Client) -> None:
+        for anonymous, status in ((False, 200), (True, 421), (False, 200), (True, 421)):
+            client.door.admission.let_anonymous_in(anonymous)
+            for _ in range(2):
+                assert (await client.ask("GET", "/healthz", headers={"Host": "hub.example"})).status == status
+                assert (await client.ask("GET", "/healthz", headers={"Host": "127.0.0.1"})).status == 200
+    run_door(test, admission=guarded, allowed_hosts=())
+
+
 def test_the_target_counts_as_the_header_does() -> None:
     async def test(client: Client) -> None:
         for target, host, status in (("http://evil.example/healthz", "127.0.0.1", 421), ("/healthz", "127.0.0.1", 200),
