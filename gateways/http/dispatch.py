@@ -262,7 +262,7 @@ def reply_of(future: asyncio.Future[T]) -> Reply[T | None]:
     return reply
 
 
-# --- from a request to its call, and back -----------------------------------------------------------------------------
+# --- who leads requests to their calls --------------------------------------------------------------------------------
 
 log = logging.getLogger("gatehouse.gateways.http")
 

@@ -98,23 +98,17 @@ def offsets_at_hand(guard: Guard, topic: Topic, partitions: range | tuple[int, .
     an offset needs the only partition; `a_time` is an example for who forgot it."""
     begin = query.get("from", EARLIEST)
     if begin in (EARLIEST, LATEST):
-        return [(first if begin == EARLIEST else end) for first, end in _bounds_of(guard, topic, partitions)]
+        side = 0 if begin == EARLIEST else 1
+        if isinstance(partitions, range):
+            return guard.bounds_of(topic)[side::2].tolist()
+        return [guard.bounds(topic.partition_id(number))[side] for number in partitions]
     if not (begin.isascii() and begin.isdigit()):
         return None
     if isinstance(partitions, range):
         raise Refusal("invalid_parameter", f"a number is an offset and needs a 'partition'; a time is like {a_time}",
                       parameter="from")
-    (first, end), = _bounds_of(guard, topic, partitions)
+    first, end = guard.bounds(topic.partition_id(partitions[0]))
     return [offset_within(decode_number(query, "from", 0, 0, MAX_OFFSET), first, end)]
-
-
-def _bounds_of(guard: Guard, topic: Topic, partitions: range | tuple[int, ...]) -> list[tuple[int, int]]:
-    """Where readers of each of these partitions may begin, and where it ends. Those of a whole topic are asked for
-    together."""
-    if isinstance(partitions, range):
-        bounds = guard.bounds_of(topic)
-        return list(zip(bounds[::2], bounds[1::2], strict=True))
-    return [guard.bounds(topic.partition_id(number)) for number in partitions]
 
 
 def offset_within(offset: int, first: int, end: int) -> int:
@@ -138,11 +132,13 @@ def read_page(guard: Guard, topic: Topic, cursor: Cursor, max_messages: int, max
     """The page from the cursor on, or what reading it was refused for; there at once where all of it is in memory."""
     wants: list[tuple[int, int, int]] = []
     partitions: list[int] = []
-    numbers = range(topic.partitions) if cursor.partition is None else tuple(cursor.positions)
-    bounds = dict(zip(numbers, _bounds_of(guard, topic, numbers), strict=True))
+    bounds = guard.bounds_of(topic) if cursor.partition is None else None
     for partition in _in_turn(cursor):
         at = cursor.positions[partition]
-        first, end = bounds[partition]
+        if bounds is None:
+            first, end = guard.bounds(topic.partition_id(partition))
+        else:
+            first, end = bounds[2 * partition], bounds[2 * partition + 1]
         if not first <= at == end:
             partitions.append(partition)
             wants.append((topic.partition_id(partition), max(at, first), 0))
