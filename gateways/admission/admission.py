@@ -21,6 +21,7 @@ from gatehouse.gateways.admission.errors import Denied as Denied
 from gatehouse.gateways.admission.errors import LoginsFull as LoginsFull
 from gatehouse.gateways.admission.errors import NotAuthenticated as NotAuthenticated
 from gatehouse.gateways.admission.errors import Overloaded, TooManyConnections
+from gatehouse.gateways.admission.guard import RightsCache
 from gatehouse.gateways.admission.limits.book import LimitBook
 from gatehouse.gateways.admission.limits.charging import Charging
 from gatehouse.gateways.admission.limits.handing_out import HandingOut
@@ -57,53 +58,6 @@ if TYPE_CHECKING:
     from gatehouse.kernel.message import Owner, Place, Placement
     from gatehouse.kernel.shedding import Shedding
 
-
-# --- what a principal may, remembered -----------------------------------------------------------------------------
-
-KNOWN_MAX: Final = 4096                  # answers remembered for one principal
-
-
-class RightsCache:
-    """What one principal may, as far as it was asked. It holds for one `version` of the rights: after a change the
-    principal's next question makes another one."""
-
-    __slots__ = ("known", "known_topics", "rights", "version")
-
-    def __init__(self, version: object, rights: Rights | None) -> None:
-        self.version = version
-        self.rights = rights
-        """The principal's rights; None: everything is allowed."""
-
-        self.known: dict[tuple[Operation, str], bool] = {}
-        self.known_topics: dict[tuple[Operation, str], bool] = {}
-
-    def may(self, operation: Operation, wanted: str) -> bool:
-        """Whether an operation is allowed at an address, or with a filter."""
-        if self.rights is None:
-            return True
-        answers = self.known
-        allowed = answers.get((operation, wanted))
-        if allowed is None:
-            if len(answers) >= KNOWN_MAX:
-                answers.clear()
-            allowed = answers[operation, wanted] = self.rights.of_address(operation, wanted).allowed
-        return allowed
-
-    def may_topic(self, operation: Operation, topic: str) -> bool:
-        """Whether an operation is allowed with a topic as a whole: asked by every fetch and produce for each of their
-        topics."""
-        if self.rights is None:
-            return True
-        answers = self.known_topics
-        allowed = answers.get((operation, topic))
-        if allowed is None:
-            if len(answers) >= KNOWN_MAX:
-                answers.clear()
-            allowed = answers[operation, topic] = self.rights.of_topic(operation, topic).allowed
-        return allowed
-
-
-# --- admission ----------------------------------------------------------------------------------------------------
 
 log = logging.getLogger("gatehouse.admission")
 
@@ -267,15 +221,13 @@ class Admission:
 
     def may(self, principal: Principal, operation: Operation, address: str) -> bool:
         """Whether the principal may do this at an address (or, to consume, with a filter)."""
-        if self._decide is not None:
-            return self._decide(principal, operation, address)
-        return self._standing(principal).may(operation, address)
+        return self.standing(principal).may(operation, address)
 
     def may_some(self, principal: Principal, operation: Operation, filter_text: str) -> bool:
         """Whether the principal may do this somewhere within a filter: who may is shown that something is there."""
         if self._decide is not None:
             return self._decide(principal, operation, filter_text)
-        rights = self._standing(principal).rights
+        rights = self.standing(principal).rights
         return rights is None or rights.of_some(operation, filter_text)
 
     def require(self, principal: Principal, operation: Operation, address: str, said: bytes = b"") -> None:
@@ -285,22 +237,19 @@ class Admission:
 
     def restricts(self, principal: Principal, operation: Operation, address: str) -> bool:
         """Whether what the principal logged in by is restricted to something else, whatever its user may."""
-        rights = self._standing(principal).rights if principal.restriction is not None else None
+        rights = self.standing(principal).rights if principal.restriction is not None else None
         return rights is not None and rights.restricts(operation, address)
 
     def may_create(self, principal: Principal, address: str) -> bool:
         """Whether publishing at an address has its topic made, should there be none."""
         if self._decide is not None:
             return self._decide(principal, Operation.CREATE, address)
-        rights = self._standing(principal).rights
+        rights = self.standing(principal).rights
         return rights is None or rights.of_creating(address).allowed
 
     def may_topic(self, principal: Principal, operation: Operation, topic: str) -> bool:
         """Whether the principal may do this with a topic as a whole: consume or publish all of it, create, alter it."""
-        if self._decide is not None:
-            whole = operation in (Operation.CONSUME, Operation.PUBLISH)
-            return self._decide(principal, operation, f"{topic}/#" if whole else topic)
-        return self._standing(principal).may_topic(operation, topic)
+        return self.standing(principal).may_topic(operation, topic)
 
     def require_topic(self, principal: Principal, operation: Operation, topic: str, said: bytes = b"") -> None:
         """`may_topic`, or Denied. `said`: of a message, see `Refusals.note`."""
@@ -312,7 +261,7 @@ class Admission:
         """Whether the principal may consume with a group, alter it, or transact in it."""
         if self._decide is not None:
             return self._decide(principal, operation, group)
-        rights = self._standing(principal).rights
+        rights = self.standing(principal).rights
         return rights is None or rights.of_group(operation, group).allowed
 
     def may_share(self, principal: Principal, name: str) -> bool:
@@ -332,14 +281,14 @@ class Admission:
         """Whether the principal may connect by a client id, which names one connection of a door at a time."""
         if self._decide is not None:
             return True
-        rights = self._standing(principal).rights
+        rights = self.standing(principal).rights
         return rights is None or rights.of_client(Operation.CONNECT, client_id).allowed
 
     def may_hub(self, principal: Principal, operation: Operation) -> bool:
         """Whether the principal may administer the hub, or be its relay."""
         if self._decide is not None:
             return self._decide(principal, operation, "")
-        rights = self._standing(principal).rights
+        rights = self.standing(principal).rights
         return rights is None or rights.of_hub(operation).allowed
 
     def require_hub(self, principal: Principal, operation: Operation) -> None:
@@ -381,10 +330,12 @@ class Admission:
         """A hub on loopback on which nobody has said what anonymous may: everything, as before there were rules."""
         return self.allow_anonymous and not self._rules.speaks_of_anonymous
 
-    def _standing(self, principal: Principal) -> RightsCache:  # decision 84
+    def standing(self, principal: Principal) -> RightsCache:  # decision 84
+        """What the principal may, as long as `version` is the same."""
         standing = principal.standing
         if standing is None or standing.version is not self.version:
-            standing = principal.standing = RightsCache(self.version, self._rights(principal))
+            decide = None if self._decide is None else partial(self._decide, principal)
+            standing = principal.standing = RightsCache(self.version, self._rights(principal), decide)
         return standing
 
     def _rights(self, principal: Principal) -> Rights | None:

@@ -18,6 +18,7 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied, OverQuota
 from gatehouse.gateways.admission.guarded_groups import GuardedGroups
 from gatehouse.gateways.admission.guarded_schedule import GuardedSchedule
+from gatehouse.gateways.admission.guarded_topics import GuardedTopics
 from gatehouse.gateways.admission.guarded_transactions import GuardedTransactions
 from gatehouse.gateways.admission.history import FilterHistory
 from gatehouse.gateways.admission.places import GivenPlaces
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.limits.charging import Charge, Charging
     from gatehouse.gateways.admission.limits.handing_out import HandingOut
     from gatehouse.gateways.admission.principal import Principal
+    from gatehouse.gateways.admission.rights import Rights
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
     from gatehouse.gateways.switchboard import (
         Gatherer,
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.api import Message
     from gatehouse.kernel.message import Fetched, Headers, KnownProducer, OnRetained, Place, Record, Retained
     from gatehouse.kernel.records.validation import Divert, Validated
-    from gatehouse.kernel.state.topics import Topic, TopicSettings
+    from gatehouse.kernel.state.topics import Topic
 
 
 # decision 357: looked up once
@@ -58,6 +60,56 @@ SHOWN_CHARACTERS: Final = 100           # of an address, in a line of the log
 
 SEEN_MAX: Final = 262_144
 """Ranges of partitions that a guard remembers as asked for; beyond that they are asked for again."""
+
+
+Decided = Callable[[Operation, str], bool]
+
+KNOWN_MAX: Final = 4096                  # answers remembered for one principal
+
+
+class RightsCache:
+    """What one principal may, as far as it was asked. It holds for one `version` of the rights: after a change the
+    principal's next question makes another one."""
+
+    __slots__ = ("known", "known_topics", "rights", "version", "_decide")
+
+    def __init__(self, version: object, rights: Rights | None, decide: Decided | None) -> None:
+        self.version = version
+        self._decide = decide                # stands in for all rights, and is asked each time: for tests
+        self.rights = rights
+        """The principal's rights; None: everything is allowed."""
+
+        self.known: dict[tuple[Operation, str], bool] = {}
+        self.known_topics: dict[tuple[Operation, str], bool] = {}
+
+    def may(self, operation: Operation, wanted: str) -> bool:
+        """Whether an operation is allowed at an address, or with a filter."""
+        if self._decide is not None:
+            return self._decide(operation, wanted)
+        if self.rights is None:
+            return True
+        answers = self.known
+        allowed = answers.get((operation, wanted))
+        if allowed is None:
+            if len(answers) >= KNOWN_MAX:
+                answers.clear()
+            allowed = answers[operation, wanted] = self.rights.of_address(operation, wanted).allowed
+        return allowed
+
+    def may_topic(self, operation: Operation, topic: str) -> bool:
+        """Whether an operation is allowed with a topic as a whole: asked by every fetch and produce for each of their
+        topics."""
+        if self._decide is not None:
+            return self._decide(operation, f"{topic}/#" if operation in (CONSUME, PUBLISH) else topic)
+        if self.rights is None:
+            return True
+        answers = self.known_topics
+        allowed = answers.get((operation, topic))
+        if allowed is None:
+            if len(answers) >= KNOWN_MAX:
+                answers.clear()
+            allowed = answers[operation, topic] = self.rights.of_topic(operation, topic).allowed
+        return allowed
 
 
 NO_FIRSTS: Final[list[int]] = []       # of a guard that has asked for no topic by its name: nearly all of a fleet's
@@ -143,6 +195,7 @@ class Guard:
         self._registration: Registration | None = None
         self._groups: GuardedGroups | None = None
         self._schedule: GuardedSchedule | None = None
+        self._topics: GuardedTopics | None = None
         self._transactions: GuardedTransactions | None = None
         self._has_left = False
         self._own_places = GivenPlaces(self._port, admission.judge_of_receipts(principal, client_id)) \
@@ -164,11 +217,9 @@ class Guard:
 
     def _require_publish(self, principal: Principal, address: str, said: bytes) -> None:
         """Raises Denied, of which journeys know, and the log with the trace id of the message that `said` is of."""
-        try:
+        if not self._rights.may(PUBLISH, address):
+            self._tell(Kind.REFUSED, address, Denied.code)
             self._admission.require(principal, PUBLISH, address, said)
-        except Denied as refusal:
-            self._tell(Kind.REFUSED, address, refusal.code)
-            raise
 
     def _tell_refused(self, messages: list[Message], refusal: Exception) -> None:
         """For journeys and the log: these were refused, as the first of them was or the one that the refusal names. A
@@ -189,6 +240,7 @@ class Guard:
         self._gathering.settle()
         admission = self._admission
         self._version = admission.version
+        self._standing: RightsCache | None = None              # made when something is asked for
         self._principal = admission.known_by_client(self.logged_in, self._client_id) if self._client_id \
             else self.logged_in
         self._origin: Origin | None = None                     # made when something is said, which many never do
@@ -283,9 +335,19 @@ class Guard:
             self._origin = self._new_origin()
         return self._origin
 
+    @property
+    def _rights(self) -> RightsCache:
+        """What the principal may now."""
+        if self._version is not self._admission.version:
+            self._renew()
+        standing = self._standing
+        if standing is None:
+            standing = self._standing = self._admission.standing(self._principal)
+        return standing
+
     def may(self, operation: Operation, address: str) -> bool:
         """Whether the principal may do this at an address, or consume with a filter."""
-        return self._admission.may(self.principal, operation, address)
+        return self._rights.may(operation, address)
 
     def may_consume(self, address: str) -> bool:
         """Whether the principal may consume at an address, or all of what a filter matches."""
@@ -299,7 +361,8 @@ class Guard:
 
     def require(self, operation: Operation, address: str) -> None:
         """`may`, or Denied."""
-        self._admission.require(self.principal, operation, address)
+        if not self.may(operation, address):
+            self._admission.require(self.principal, operation, address)
 
     def may_group(self, operation: Operation, group: str) -> bool:
         """Whether the principal may consume with a group, alter it, or transact in it."""
@@ -307,7 +370,8 @@ class Guard:
 
     def require_topic(self, operation: Operation, topic: str) -> None:
         """Denied where the principal may not do this with a topic as a whole."""
-        self._admission.require_topic(self.principal, operation, topic)
+        if not self.may_topic(operation, topic):
+            self._admission.require_topic(self.principal, operation, topic)
 
     def require_group(self, operation: Operation, group: str) -> None:
         """`may_group`, or Denied."""
@@ -326,6 +390,13 @@ class Guard:
         if self._schedule is None:
             self._schedule = GuardedSchedule(self, self._switchboard)
         return self._schedule
+
+    @property
+    def topics(self) -> GuardedTopics:
+        """What the principal may do with the definitions of topics."""
+        if self._topics is None:
+            self._topics = GuardedTopics(self, self._admission, self._switchboard)
+        return self._topics
 
     @property
     def transactions(self) -> GuardedTransactions:
@@ -464,42 +535,25 @@ class Guard:
     def topic(self, name: str, operation: Operation, said: bytes = b"") -> Topic:
         """A topic that the principal may do this with, as a whole; its partitions may be asked about then, and read
         with the right to consume. Raises Denied, also where there is none, and UnknownTopic. `said`: see `place`."""
-        try:
-            self._admission.require_topic(self.principal, operation, name, said)
-        except Denied as refusal:
+        if not self._rights.may_topic(operation, name):
             if operation is PUBLISH:
-                self._tell(Kind.REFUSED, name, refusal.code)
-            raise
+                self._tell(Kind.REFUSED, name, Denied.code)
+            self._admission.require_topic(self.principal, operation, name, said)
         topic = self._port.topic(name, self.tenant)
         if topic is None:
             raise UnknownTopic(f"there is no topic {name!r}")
-        return self._shown(topic, operation)
-
-    def topic_to_change(self, name: str) -> Topic | None:
-        """A topic that the principal may alter; None where there is none, and he may create it. Raises Denied."""
-        topic: Topic | None = self._port.topic(name, self.tenant)
-        operation = Operation.CREATE if topic is None else Operation.ALTER
-        self._admission.require_topic(self.principal, operation, name)
-        return None if topic is None else self._shown(topic, operation)
+        return self.show(topic, operation)
 
     def topic_by_uuid(self, uuid: bytes, operation: Operation) -> Topic:
         """A topic by its id, else as `topic`; UnknownTopic comes before Denied, since an id tells nobody a name."""
         topic = self._port.topic_by_uuid(uuid)
         if topic is None or topic.tenant != self.tenant:
             raise UnknownTopic("there is no topic with this id")
-        self._admission.require_topic(self.principal, operation, topic.name)
-        return self._shown(topic, operation)
+        self.require_topic(operation, topic.name)
+        return self.show(topic, operation)
 
-    def seen_topic(self, uuid: bytes) -> Topic:
-        """A topic by its id, for whoever may know of it. Raises UnknownTopic, Denied."""
-        topic = self._port.topic_by_uuid(uuid)
-        if topic is None or topic.tenant != self.tenant:
-            raise UnknownTopic("there is no topic with this id")
-        if not self.sees_topic(topic.name):
-            raise Denied(f"{self.principal.name} may not see the topic {topic.name!r}")
-        return topic
-
-    def _shown(self, topic: Topic, operation: Operation) -> Topic:
+    def show(self, topic: Topic, operation: Operation) -> Topic:
+        """The topic, which the principal may do this with: its partitions may be asked about from now on."""
         if self._visible is NOWHERE or len(self._visible) >= SEEN_MAX:
             self._visible = Partitions()
             self._readable = Partitions()
@@ -513,69 +567,19 @@ class Guard:
 
     def may_topic(self, operation: Operation, topic: str) -> bool:
         """Whether the principal may do this with a topic as a whole."""
-        return self._admission.may_topic(self.principal, operation, topic)
+        return self._rights.may_topic(operation, topic)
 
     def sees_topic(self, name: str) -> bool:
         """Whether the principal may know of a topic: who may consume or publish all of it may, or describe it."""
-        return any(self._admission.may_topic(self.principal, operation, name)
-                   for operation in (CONSUME, PUBLISH, Operation.DESCRIBE))
+        rights = self._rights
+        return rights.may_topic(CONSUME, name) or rights.may_topic(PUBLISH, name) \
+            or rights.may_topic(Operation.DESCRIBE, name)
 
-    def topics(self) -> list[Topic]:
-        """The topics of the tenant that the principal may know of, sorted by name."""
-        return [topic for topic in self._port.topics(self.tenant) if self.sees_topic(topic.name)]
-
-    def readable(self, topics: list[Topic]) -> list[Topic]:
-        """Those of these topics that the principal may read; their partitions may be asked about then."""
-        return [self._shown(topic, CONSUME) for topic in topics
-                if self.may_topic(CONSUME, topic.name)]
-
-    def topics_after(self, name: str, operation: Operation) -> list[Topic]:
-        """The topics behind this name that the principal may do this with, sorted by name; their partitions may be
-        asked about then."""
-        return [self._shown(topic, operation) for topic in self._port.topics(self.tenant)
-                if topic.name > name and self.may_topic(operation, topic.name)]
-
-    def make_topic(self, name: str) -> None:
-        """Have a topic made by being asked for, where it is missing and that is allowed. Raises what `KernelPort.place`
-        raises of a missing topic."""
-        principal = self.principal
-        place = self._port.place_in(self.number, name, None, None, principal.tenant,
-                                    self._admission.may_create(principal, name), principal.name)
-        self._port.forget_places(self._places.guard, [place])
-
-    def create_topic(self, name: str, partitions: int | None, settings: TopicSettings, owner: Submitter,
-                     token: object) -> Topic:
-        """Raises Denied and what `KernelPort.create_topic` raises."""
-        self._admission.require_topic(self.principal, Operation.CREATE, name)
-        with self.submission(owner, token) as number:
-            return self._port.create_topic(name, partitions, settings, self.tenant,
-                                           self._admission.maker(self._principal), number)
-
-    def change_topic(self, name: str, partitions: int | None, settings: TopicSettings | None, owner: Submitter,
-                     token: object) -> Topic:
-        """Raises Denied and what `KernelPort.change_topic` raises."""
-        self._admission.require_topic(self.principal, Operation.ALTER, name)
-        with self.submission(owner, token) as number:
-            return self._port.change_topic(name, partitions, settings, self.tenant, number)
-
-    def pace_topics(self) -> None:
-        """A topic is to be changed: that counts as if one was made. Raises TooManyTopics."""
-        self._port.pace_topics(self._admission.maker(self.principal))
-
-    def delete_topic(self, name: str, owner: Submitter, token: object) -> None:
-        """Raises Denied and what `KernelPort.delete_topic` raises."""
-        self._admission.require_topic(self.principal, Operation.ALTER, name)
-        with self.submission(owner, token) as number:
-            self._port.delete_topic(name, self.tenant, number)
-
-    def delete_records(self, before: dict[int, int], owner: Submitter, token: object) -> None:
-        """See `KernelPort.delete_records`. Raises Denied for a partition of no topic that was asked for to be
-        altered, Stopping."""
+    def require_alterable(self, partition_ids: Iterable[int]) -> None:
+        """Raises Denied for a partition of no topic that was asked for to be altered."""
         if self._version is not self._admission.version:
             self._renew()
-        self._alterable.require(before)
-        with self.submission(owner, token) as number:
-            self._port.delete_records(before, number)
+        self._alterable.require(partition_ids)
 
     def new_producer_id(self, owner: Submitter, token: object) -> None:
         """See `KernelPort.new_producer_id`."""
@@ -630,7 +634,7 @@ class Guard:
         """Store batches of `count` records in partitions of a topic, as (partition, batch), all or none of them.
         Returns for how many ms the sender is to be slowed down. Raises Denied and what `KernelPort.append_batches`
         raises."""
-        self._admission.require_topic(self.principal, PUBLISH, topic.name)
+        self.require_topic(PUBLISH, topic.name)
         placed = [(topic.partition_id(partition), batch) for partition, batch in batches]
         size_bytes = sum([len(batch) for _, batch in batches])
         key = None if idempotency_key is None else self.scoped(idempotency_key)
@@ -699,12 +703,6 @@ class Guard:
         """See `KernelPort.producers_of`. Raises Denied."""
         self._readable.require((partition_id,))
         self._port.producers_of(partition_id, on_done)
-
-    def sizes(self, topics: list[Topic], on_done: Callable[[list[int]], None]) -> None:
-        """The bytes of each partition of these topics, one after the other; see `KernelPort.sizes`. Raises Denied where
-        the principal may not administer the hub."""
-        self._admission.require_hub(self.principal, Operation.ADMINISTER)
-        self._port.sizes([partition_id for topic in topics for partition_id in topic.partition_ids()], on_done)
 
     # ---- told
 
@@ -979,7 +977,7 @@ class Guard:
         if topic is None:
             return []
         records = [record for piece in answer.pieces for record in sound_records(piece)]
-        if self._admission.may_topic(self.principal, CONSUME, topic):
+        if self.may_topic(CONSUME, topic):
             return records
         address_of = self._port.address_of
         return [record for record in records if address_of(topic, record[2], record[4]) in allowed]

@@ -63,7 +63,7 @@ class GuardedGroups:
     def topics(self, name: str) -> list[Topic]:
         """What a group reads, and the principal may."""
         self._guard.require_group(Operation.CONSUME, name)
-        return self._guard.readable(self._calls.topics(name, self._guard.tenant))
+        return self._guard.topics.readable(self._calls.topics(name, self._guard.tenant))
 
     def offsets(self, name: str, topic: Topic) -> dict[int, int]:
         """Per partition id that the group has met, the first offset that is not settled. Raises Denied."""

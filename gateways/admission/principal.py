@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.admission.admission import RightsCache
+    from gatehouse.gateways.admission.guard import RightsCache
     from gatehouse.gateways.admission.rules import Rule
 
 DEFAULT_TENANT: Final = "/"

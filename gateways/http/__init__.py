@@ -13,7 +13,10 @@ from gatehouse.gateways.http.column import HTTP
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.dispatch import Dispatcher
 from gatehouse.gateways.http.door import DOOR, NAME, Door
-from gatehouse.gateways.http.response import date_of, encode_response, problem_answer
+from gatehouse.gateways.http.exchange import date_of, encode_response, problem_answer
+from gatehouse.gateways.http.openapi import routes_of
+from gatehouse.gateways.http.routes import build_table
+from gatehouse.gateways.http.routes.mounted import mounted_table
 from gatehouse.gateways.http.session import HttpSession
 
 if TYPE_CHECKING:
@@ -25,10 +28,17 @@ SPARE: Final = 32
 metrics, health, the console."""
 
 
+def dispatcher_of(door: Door) -> Dispatcher:
+    """What leads the door's requests to its calls, and to those that other doors have mounted."""
+    built = build_table()
+    door.routes.extend(routes_of(built.endpoints))
+    return Dispatcher(door, built, mounted_table(door.services.specs))
+
+
 def open_door(services: Services) -> None:
     """Make what all sessions share; webhooks begin to post."""
     door = Door(services, services.settings[NAME], asyncio.get_running_loop())
-    services.shared[NAME] = Dispatcher(door)
+    services.shared[NAME] = dispatcher_of(door)
     door.webhooks.start()
 
 

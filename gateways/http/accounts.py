@@ -10,15 +10,15 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import AccountError, AccountsUnavailable
 from gatehouse.gateways.admission.rules import ADDRESS, CLIENT, GROUP, HUB, KINDS, TOPIC
 from gatehouse.gateways.http.declaring import TEXT, Named, Need, Schema, list_of, object_of, one_of
+from gatehouse.gateways.http.dispatch import Reply
 from gatehouse.gateways.http.door import author
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Reply
 from gatehouse.gateways.http.representation import check_conditions
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.http.door import Door
-    from gatehouse.gateways.http.request import Call
+    from gatehouse.gateways.http.exchange import Call
 
 ADMINISTERING: Final = (Need(Operation.ADMINISTER, "hub"),)
 CHANGES: Final = ("accounts_unavailable", "outcome_unknown")

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.http.config import HttpConfig
+from gatehouse.gateways.http.exchange import Response, add_vary
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.response import Response, add_vary
 
 EXPOSED: Final = ("Allow", "Content-Range", "Date", "ETag", "Location", "Preference-Applied", "Retry-After", "Server",
                   "WWW-Authenticate", "X-Cursor", "X-High-Watermark", "X-Log-Start-Offset", "X-Lost", "X-Next-Offset",

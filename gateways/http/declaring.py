@@ -56,15 +56,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType, ValidationError, convert, de
 from msgspec.json import schema_components
 
 from gatehouse.gateways.http.config import HttpConfig
+from gatehouse.gateways.http.exchange import Answered, Queries, Response, decode_number, decode_seconds
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import decode_number, decode_query, decode_seconds
-from gatehouse.gateways.http.response import Answered, Response
 from gatehouse.kernel.selectors.tokens import MAX_TEXT_CHARS
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.decision import Operation
     from gatehouse.gateways.http.door import Door
-    from gatehouse.gateways.http.request import Call
+    from gatehouse.gateways.http.exchange import Call
 
 
 # --- documents that calls take ------------------------------------------------------------------------------------
@@ -450,7 +449,9 @@ def wants_json(query: dict[str, str]) -> bool:
     return wanted == "json"
 
 
-MAX_MESSAGES: Final = Whole("max", "Messages in the page.", default=100, lowest=1, highest=Setting("max_page_messages"))
+PAGE_MESSAGES: Final = 100
+MAX_MESSAGES: Final = Whole("max", "Messages in the page.", default=PAGE_MESSAGES, lowest=1,
+                            highest=Setting("max_page_messages"))
 WAIT: Final = Seconds("wait", "Seconds to wait while there is nothing; the answer comes with the first message.",
                       highest=Setting("max_wait_s"))
 AFTER: Final = Parameter("cursor", "Go on behind the page that gave it.", text=CURSOR_IN)
@@ -509,15 +510,12 @@ class Answer(NamedTuple):
 
 Action = Callable[["Door", "Call"], Awaitable[Answered] | Response]
 
-QUERIES_MAX: Final = 64                # remembered of each call
-QUERY_KEPT: Final = 512                # characters of the longest
-
 
 class Declared:
     """A handler, `run`, and what it says about itself."""
 
     __slots__ = ("run", "tag", "query", "headers", "path", "bodies", "answers", "problems", "needs", "public",
-                 "audited", "acts", "pipelined", "known", "required", "media", "_queries")
+                 "audited", "acts", "pipelined", "queries", "media")
 
     def __init__(self, run: Action, tag: str, *, query: tuple[Parameter, ...], headers: tuple[Parameter, ...],
                  path: tuple[Parameter, ...], bodies: tuple[Body, ...], answers: tuple[Answer, ...],
@@ -535,30 +533,13 @@ class Declared:
         self.audited = audited
         self.acts = acts
         self.pipelined = pipelined
-        self.known = frozenset(parameter.name for parameter in query)
+        self.queries = Queries([parameter.name for parameter in query],
+                               [parameter.name for parameter in query if parameter.required])
         self.media = frozenset(answer.media for answer in answers if answer.schema is not None)
-        self.required = tuple(parameter.name for parameter in query if parameter.required)
-        self._queries: dict[str, dict[str, str]] = {}
         self.problems = frozenset(problems + OF_EVERY_CALL + (() if public else OF_USERS)
                                   + (OF_A_BODY if bodies else ())
                                   + (OF_A_JSON_BODY if any(body.media == JSON for body in bodies) else ())
                                   + (OF_A_WRITE if writes else ()))
-
-    def read_query(self, raw: str) -> dict[str, str]:
-        """Query parameters by name, which nobody changes: they are remembered for whoever asks with the same text.
-        Refuses what is not declared, and where one is missing that must be there."""
-        query = self._queries.get(raw)
-        if query is not None:
-            return query
-        query = decode_query(raw, self.known)
-        for name in self.required:
-            if name not in query:
-                raise Refusal("invalid_parameter", f"{name!r} is needed", parameter=name)
-        if len(raw) <= QUERY_KEPT:
-            if len(self._queries) >= QUERIES_MAX:
-                self._queries.clear()
-            self._queries[raw] = query
-        return query
 
     def problems_at(self, captures: bool) -> frozenset[str]:
         """The codes that it can answer at a path, with captures or without."""

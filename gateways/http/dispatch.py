@@ -1,22 +1,40 @@
 """From a request to its call, the call while it is under way, and from that to its answer. Everything that a handler
 raises ends here as an answer.
 
-A call is a coroutine that is driven by hand (`Running`) to its first wait, and on. One that waits for a `Reply` costs
-nothing more than that; for anything else a task takes it over.
+The calls are a tree of raw path segments, walked without decoding anything; a literal segment wins over a capture:
+
+    /v1/publish/{address...}       the rest of the path, slashes and all
+    /v1/topics/{topic}/messages    one segment
+    /healthz                       itself
+
+A call is a coroutine that is driven by hand (`Running`) to its first wait, and on. One that waits for a `Reply`, which
+somebody gives once (the kernel, a reader, a task), costs nothing more than that; for anything else a task takes it
+over.
 """
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextvars import Context
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
-from gatehouse.gateways.http.door import NAME, Door, author
-from gatehouse.gateways.http.openapi import routes_of
+from gatehouse.gateways.admission.audit import Author
+from gatehouse.gateways.http.column import HTTP
+from gatehouse.gateways.http.exchange import (
+    Answered,
+    Call,
+    Handover,
+    Heads,
+    Response,
+    add_vary,
+    answer_to,
+    split_target,
+)
+from gatehouse.gateways.http.hosts import authority_of
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Receipt, Reply
 from gatehouse.gateways.http.representation import (
     COMPRESSED_TYPES,
     MATCHED,
@@ -29,18 +47,222 @@ from gatehouse.gateways.http.representation import (
     strong_tag,
     tag_of,
 )
-from gatehouse.gateways.http.request import Call, Endpoint, Heads, authority_of, split_target
-from gatehouse.gateways.http.response import Answered, Handover, Response, add_vary, answer_to
-from gatehouse.gateways.http.routes import build_table
-from gatehouse.gateways.http.routes.mounted import mounted_table
-from gatehouse.gateways.http.stream import Stream
 from gatehouse.gateways.http.websocket.handshake import WEBSOCKET, lead_to
+from gatehouse.kernel.message import Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Generator
+    from collections.abc import Coroutine
 
     from gatehouse.gateways.contract import WebSocketRoute
     from gatehouse.gateways.http.declaring import Declared
+    from gatehouse.gateways.http.door import Door
+
+# --- where paths lead -------------------------------------------------------------------------------------------------
+
+Handler = TypeVar("Handler")
+
+
+class Endpoint(Generic[Handler]):
+    """One path with the handler of each of its methods."""
+
+    __slots__ = ("pattern", "handlers")
+
+    def __init__(self, pattern: str) -> None:
+        self.pattern = pattern
+        self.handlers: dict[str, Handler] = {}
+
+    def handler(self, method: str) -> Handler | None:
+        """The method's handler; HEAD is answered by GET's, whose body the server leaves out."""
+        return self.handlers.get("GET" if method == "HEAD" else method)
+
+    def allow(self) -> str:
+        """The value of the `Allow` header."""
+        methods = set(self.handlers)
+        if "GET" in methods:
+            methods.add("HEAD")
+        return ", ".join(sorted(methods))
+
+
+class _Node(Generic[Handler]):
+    """Where the paths are that begin alike."""
+
+    __slots__ = ("literals", "capture", "rest", "endpoint")
+
+    def __init__(self) -> None:
+        self.literals: dict[str, _Node[Handler]] = {}
+        self.capture: _Node[Handler] | None = None
+        self.rest: Endpoint[Handler] | None = None
+        self.endpoint: Endpoint[Handler] | None = None
+
+
+class RouteTable(Generic[Handler]):
+    """Every path of the door."""
+
+    def __init__(self) -> None:
+        self._root: _Node[Handler] = _Node()
+        self.endpoints: list[Endpoint[Handler]] = []
+
+    def add(self, method: str, pattern: str, handler: Handler) -> None:
+        """Declare one call. A pattern and method may be declared once."""
+        node = self._root
+        segments = pattern.removeprefix("/").split("/")
+        last = segments[-1]
+        if last.endswith("...}"):
+            segments.pop()
+        for segment in segments:
+            node = self._child(node, segment)
+        endpoint = node.rest if last.endswith("...}") else node.endpoint
+        if endpoint is None:
+            endpoint = Endpoint(pattern)
+            self.endpoints.append(endpoint)
+            if last.endswith("...}"):
+                node.rest = endpoint
+            else:
+                node.endpoint = endpoint
+        if method in endpoint.handlers:
+            raise ValueError(f"{method} {pattern} is declared twice")
+        endpoint.handlers[method] = handler
+
+    def find(self, raw_path: str) -> tuple[Endpoint[Handler], tuple[str, ...]] | None:
+        """The endpoint of a raw path and its raw captures in order, or None."""
+        if not raw_path.startswith("/"):
+            return None
+        segments = raw_path[1:].split("/")
+        node = self._root
+        captures: list[str] = []
+        for at, segment in enumerate(segments):
+            if node.rest is not None:
+                captures.append("/".join(segments[at:]))
+                return node.rest, tuple(captures)
+            literal = node.literals.get(segment)
+            if literal is not None:
+                node = literal
+            elif node.capture is not None and segment:
+                captures.append(segment)
+                node = node.capture
+            else:
+                return None
+        return (node.endpoint, tuple(captures)) if node.endpoint is not None else None
+
+    @staticmethod
+    def _child(node: _Node[Handler], segment: str) -> _Node[Handler]:
+        if not segment.startswith("{"):
+            return node.literals.setdefault(segment, _Node())
+        if node.capture is None:
+            node.capture = _Node()
+        return node.capture
+
+
+# --- what a call waits for --------------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+class Reply(Generic[T]):  # decision 132
+    """An answer that is waited for by one coroutine; the first one counts. A task takes it for a future of its own
+    (`asyncio.isfuture`): that is what `_asyncio_future_blocking` and the methods at the end are for."""
+
+    _asyncio_future_blocking = False
+    _done = False
+    _error: BaseException | None = None
+    _result: T | None = None
+    _wake: Callable[[], object] | None = None
+    _finish: Callable[[Any], Any] | None = None
+
+    def done(self) -> bool:
+        """Whether there is an answer."""
+        return self._done
+
+    def set_result(self, result: T) -> None:
+        """Answer, unless that was done already."""
+        if not self._done:
+            self._done = True
+            self._result = result
+            self._tell()
+
+    def set_exception(self, error: BaseException) -> None:
+        """Answer with an error, unless there is an answer."""
+        if not self._done:
+            self._done = True
+            self._error = error
+            self._tell()
+
+    def result(self) -> T:
+        """The answer. Raises its error; one error may answer a whole flush, and collects nobody's traceback."""
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        finish = self._finish
+        return cast(T, self._result if finish is None else finish(self._result))
+
+    def finished_by(self, finish: Callable[[T], U]) -> Reply[U]:
+        """This reply; who waits for it is given what `finish` makes of the answer."""
+        self._finish = finish
+        return cast("Reply[U]", self)
+
+    def then(self, wake: Callable[[], object]) -> None:
+        """Call this once there is an answer. Whoever waits otherwise waits no more."""
+        self._wake = wake
+
+    def _tell(self) -> None:
+        wake, self._wake = self._wake, None              # they may point at each other
+        if wake is not None:
+            wake()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        if not self._done:
+            self._asyncio_future_blocking = True
+            yield self
+        return self.result()
+
+    # --- what a task asks of a future ---------------------------------------------------------------------------
+
+    def get_loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    def add_done_callback(self, call_back: Callable[[Any], object], *, context: Context | None = None) -> None:
+        soon = partial(asyncio.get_running_loop().call_soon, call_back, self, context=context)
+        if self._done:
+            soon()
+        else:
+            self._wake = soon
+
+    def remove_done_callback(self, _: Callable[[Any], object]) -> int:
+        self._wake = None
+        return 1
+
+    def cancel(self, msg: object = None) -> bool:
+        done = self._done
+        self.set_exception(asyncio.CancelledError())
+        return not done
+
+    def cancelled(self) -> bool:
+        return isinstance(self._error, asyncio.CancelledError)
+
+    def exception(self) -> BaseException | None:
+        return self._error
+
+
+class Receipt(Reply[Stored]):
+    """What one append ends in: a `Stored` without error, or that error, or `outcome_unknown` at the deadline."""
+
+
+def reply_of(future: asyncio.Future[T]) -> Reply[T | None]:
+    """What a future ends in, for one who may be told something else before."""
+    reply: Reply[T | None] = Reply()
+
+    def on_done(done: asyncio.Future[T]) -> None:
+        error = asyncio.CancelledError() if done.cancelled() else done.exception()
+        if error is None:
+            reply.set_result(done.result())
+        else:
+            reply.set_exception(error)
+
+    future.add_done_callback(on_done)
+    return reply
+
+
+# --- who leads requests to their calls --------------------------------------------------------------------------------
 
 log = logging.getLogger("gatehouse.gateways.http")
 
@@ -59,25 +281,28 @@ READING: Final = frozenset(("GET", "HEAD"))
 class Dispatcher:
     """What the sessions of the door share."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Door, built: RouteTable[Declared], mounted: RouteTable[Declared]) -> None:
+        """`built` are this door's own calls, `mounted` those of other doors."""
         self.door = door
         self.loop = door.loop
         self.heads = Heads()
         self.idle_ms = round(door.config.idle_timeout_s * 1000)
         self._admission = door.admission
         self._wall_ms = door.services.wall_ms
-        self._built = build_table()
-        self._mounted = mounted_table(door.services.specs)
+        self._built = built
+        self._mounted = mounted
         self._places: dict[bytes, Place] = {}
+        self._admitted = door.hosts.admitted
+        self._version: object = None         # of admission, when a host was admitted last
         self._cors = door.cors
         self._led: dict[str, tuple[str, WebSocketRoute]] = {
             route.path: (spec.name, route) for spec in door.services.specs for route in spec.websockets}
-        door.routes = routes_of(self._built.endpoints)
+        self._compress_above_bytes = door.config.compress_above_bytes
 
     @property
     def counts(self) -> Counter[str]:
         """What happened to the door's connections."""
-        return self.door.services.listeners[NAME].counts
+        return self.door.services.listeners[HTTP.name].counts
 
     def date(self) -> bytes:
         """For the header of an answer."""
@@ -172,21 +397,26 @@ class Dispatcher:
     def _check_browser(self, call: Call) -> None:
         """Refuses what a page of somebody else makes its reader's browser ask for."""
         head = call.head
-        hosts, host, anonymous = self.door.hosts, head.host, self._admission.allow_anonymous
-        if host:
-            hosts.admit(host, anonymous)
+        host = head.host
+        if host and (host not in self._admitted or self._version is not self._admission.version):
+            self._admit(host)
         if not call.target.startswith(b"/"):
             authority = authority_of(call.target.decode("utf-8", "surrogateescape"))
             if authority is None and call.method != "OPTIONS":
                 raise Refusal("malformed_request", "a target is a path (RFC 9112, 3.2)",
                               headers={"Connection": "close"})
-            hosts.check(authority, anonymous)
+            self.door.hosts.check(authority, self._admission.allow_anonymous)
         if head.unusual:
             fields = head.fields
             if "origin" in fields:
                 self._cors.check(fields["origin"], host or "")
             elif "sec-fetch-site" in fields:
                 self._cors.check_site(fields["sec-fetch-site"], call.method, fields)
+
+    def _admit(self, host: str) -> None:
+        """Refuses a host by which this hub is not asked. Which these are depends on who is let in."""
+        self._version = self._admission.version
+        self.door.hosts.admit(host, self._admission.allow_anonymous)
 
     def _check_unusual(self, call: Call, handler: Declared) -> None:
         fields, endpoint = call.headers, call.endpoint
@@ -207,18 +437,19 @@ class Dispatcher:
         """A call has come to its end."""
         session = call.session
         if not isinstance(answered, Response):
-            if isinstance(answered, Stream):
+            if isinstance(answered, Handover):
+                session.hand_over(call, answered)
+            else:
                 answered.finish()
                 session.end_stream(call, answered.closes)
-            else:
-                session.hand_over(call, answered)
             return
         declared, endpoint = call.declared, call.endpoint
         if declared is not None and declared.audited and answered.status < 400:
-            self._admission.audit(author(call, session.user), declared.audited, {"call": f"{call.method} {call.path}"})
+            author = Author(session.user, HTTP.name, session.peer)
+            self._admission.audit(author, declared.audited, {"call": f"{call.method} {call.path}"})
         if endpoint is not None and endpoint.pattern in CONDITIONAL and call.method in READING:
             answered = _conditional(call.headers, answered, endpoint.pattern in MATCHED)
-        if call.head.unusual:
+        if call.head.unusual or call.head.takes_codings and len(answered.body) >= self._compress_above_bytes:
             self._end_unusual(call, answered)
         else:
             session.respond(call, answered)
@@ -228,7 +459,7 @@ class Dispatcher:
         fields = call.headers
         if "origin" in fields:
             self._cors.add_headers(response, fields["origin"])
-        coding = self._coding_of(call, response) if "accept-encoding" in fields else None
+        coding = self._coding_of(call, response) if call.head.takes_codings else None
         if coding is None:
             call.session.respond(call, response)
         elif len(response.body) > COMPRESSED_HERE_BYTES:
@@ -240,7 +471,7 @@ class Dispatcher:
     def _coding_of(self, call: Call, response: Response) -> str | None:
         """How large text is compressed for who asks for it; None: not at all. What has a strong tag never is: other
         bytes would have another one, and changes (`If-Match`) ask by it."""
-        if len(response.body) < self.door.config.compress_above_bytes or "Content-Encoding" in response.headers \
+        if len(response.body) < self._compress_above_bytes or "Content-Encoding" in response.headers \
                 or "Content-Range" in response.headers or call.method == "HEAD" \
                 or not response.headers.get("ETag", WEAK).startswith(WEAK) \
                 or COMPRESSED_TYPES.match(response.content_type) is None:
@@ -272,7 +503,7 @@ class Dispatcher:
         if code is None:
             self.counts["faults"] += 1
         else:
-            self._admission.trace.on_event(NAME, code)
+            self._admission.trace.on_event(HTTP.name, code)
         answer = answer_to(error, f"{call.method} {call.path}", call.head.authorization, self.door.services.hub_name,
                            call.headers.get("traceparent", "").encode("utf-8", "surrogateescape"))
         if "expect" in call.headers and not call.complete:
@@ -281,7 +512,7 @@ class Dispatcher:
 
 
 
-# --- calls that wait for them -------------------------------------------------------------------------------------
+# --- calls that are under way -------------------------------------------------------------------------------------
 
 class Running:
     """A call that is under way."""

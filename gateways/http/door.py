@@ -6,13 +6,14 @@ One `Door` per running service. Routes are plain functions `(door, call) -> resp
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from math import ceil
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import orjson
 
@@ -23,27 +24,30 @@ from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.cors import Cors
 from gatehouse.gateways.http.declaring import D, Declared, shaped, whole_numbers
+from gatehouse.gateways.http.dispatch import Receipt, Reply
+from gatehouse.gateways.http.exchange import Answered, Call, DateHeader, Response
+from gatehouse.gateways.http.hosts import Hosts
 from gatehouse.gateways.http.live.feeds import Feeds
 from gatehouse.gateways.http.login import Tickets, read_authorization
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Receipt, Receipts, Reply, registered
 from gatehouse.gateways.http.representation import decode
-from gatehouse.gateways.http.request import Call, Hosts
-from gatehouse.gateways.http.response import Answered, DateHeader, Response
 from gatehouse.gateways.http.stream import Stream
 from gatehouse.gateways.http.webhooks.webhooks import Webhooks
+from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.message import Stored
 from gatehouse.kernel.shedding import WAIT_MS, Rung
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.contract import Services
+    from gatehouse.gateways.http.exchange import Fixed
     from gatehouse.gateways.http.openapi import Route
-    from gatehouse.gateways.http.response import Fixed
     from gatehouse.gateways.http.routes.request import Answers
     from gatehouse.gateways.switchboard import Submitter
     from gatehouse.kernel.api import Message
-    from gatehouse.kernel.message import Place, Stored, When
+    from gatehouse.kernel.message import Place, When
     from gatehouse.kernel.state.topics import Topic
 
 DOOR: Final = 2
@@ -324,7 +328,7 @@ class Door:
         if not wait_ms:
             return
         raise Refusal("over_quota", f"the quota of {name} is used up for {wait_ms} ms; nothing was stored",
-                      headers={"Retry-After": str(ceil(wait_ms / 1000))})
+                      headers={"Retry-After": str(math.ceil(wait_ms / 1000))})
 
     async def _wait_for_relief(self) -> None:
         await asyncio.sleep(0)       # from here on within a task, which a time-out needs
@@ -370,7 +374,7 @@ class Door:
             while wait_ms := guard.out_wait_ms():
                 if self.loop.time() + wait_ms / 1000 > ends:
                     raise Refusal("over_quota", f"a limit of what {guard.logged_in.name} is given is used up",
-                                  headers={"Retry-After": str(ceil(wait_ms / 1000))})
+                                  headers={"Retry-After": str(math.ceil(wait_ms / 1000))})
                 await asyncio.sleep(wait_ms / 1000)
 
     async def until_handing_out(self, guard: Guard) -> None:
@@ -450,6 +454,133 @@ def own_names() -> tuple[str, ...]:
     name = socket.gethostname()
     return name, name.partition(".")[0]
 
+
+# --- what waits for the disk --------------------------------------------------------------------------------------
+
+SWEEP_S: Final = 0.25
+"""How late a deadline may be noticed, in seconds: no clock is asked for each append."""
+
+
+class Receipts:
+    """The owner of everything that this door appends (`kernel.message.Owner`). The token of an append is its receipt.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, deadline_s: float) -> None:
+        self._loop = loop
+        self._sweeps = math.ceil(deadline_s / SWEEP_S) + 1       # one may come just behind the beginning
+        self._pending: dict[Receipt, int] = {}      # at which sweep each began to wait, oldest first
+        self._sweep_number = 0
+        self._sweeping = False
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    # decision 55: the one door whose calls are coroutines
+    def open(self) -> Receipt:
+        """The receipt of one append."""
+        receipt = Receipt()
+        self._pending[receipt] = self._sweep_number
+        if not self._sweeping:
+            self._sweeping = True
+            self._loop.call_later(SWEEP_S, self._sweep)
+        return receipt
+
+    def drop(self, receipt: Receipt) -> None:
+        """The append was refused: nothing will answer it."""
+        self._pending.pop(receipt, None)
+
+    def hurry(self, receipt: Receipt, wait_s: float) -> None:
+        """End in the refusal `outcome_unknown` after so many seconds, where that is sooner than the deadline."""
+        if wait_s < self._sweeps * SWEEP_S:
+            self._loop.call_later(wait_s, receipt.set_exception, overdue())
+
+    def on_stored(self, stored: list[Stored]) -> None:
+        """Called by the kernel once per flush."""
+        pending = self._pending
+        for answer in stored:
+            receipt = cast(Receipt, answer.token)
+            pending.pop(receipt, None)
+            answer.token = None              # they would point at each other
+            if answer.error is None:
+                receipt.set_result(answer)
+            else:
+                receipt.set_exception(answer.error)
+
+    def on_gathered(self, token: object, error: Exception | None) -> bool:
+        """See `switchboard.Gatherer`: every call wants to know where its messages went, so `on_stored` is told."""
+        self.on_stored([Stored(token, error, 0, [])])
+        return False
+
+    def on_all_gathered(self) -> None:
+        """See `switchboard.Gatherer`: each call is answered by itself."""
+
+    def enter_alone(self, guard: Guard, messages: list[Message], token: object, size_bytes: int) -> bool:
+        """See `switchboard.Gatherer`."""
+        try:
+            guard.append(messages, self, token, size_bytes, positions=True, was_gathered=True)
+        except KernelError as error:
+            self.on_stored([Stored(token, error, 0, [])])
+        return False
+
+    def _sweep(self) -> None:
+        self._sweep_number += 1
+        limit = self._sweep_number - self._sweeps
+        late = []
+        for receipt, began in self._pending.items():
+            if began > limit:
+                break
+            late.append(receipt)
+        for receipt in late:
+            del self._pending[receipt]
+            receipt.set_exception(overdue())
+        self._sweeping = bool(self._pending)
+        if self._sweeping:
+            self._loop.call_later(SWEEP_S, self._sweep)
+
+
+def overdue() -> Refusal:
+    """What somebody is told who waits no longer."""
+    return Refusal("outcome_unknown", "it is not durable in time and may still become so; repeat it with the same "
+                                      "Idempotency-Key")
+
+
+# --- what waits for messages --------------------------------------------------------------------------------------
+
+class Guest:
+    """Admission's `RegisteredSession` of one call. `check` is to be asked after every wait."""
+
+    def __init__(self, wake: Callable[[], None], require: Callable[[], object]) -> None:
+        self._wake = wake
+        self._require = require
+        self._ended = ""
+
+    def on_principal_ended(self, reason: str) -> None:
+        self._ended = reason
+        self._wake()
+
+    def on_rights_changed(self) -> None:
+        self._wake()
+
+    def check(self) -> None:
+        """Raises NotAuthenticated, or what `require` raises."""
+        if self._ended:
+            raise NotAuthenticated(f"the login has ended while the call waited: {self._ended}")
+        self._require()
+
+
+@contextmanager
+def registered(admission: Admission, door: str, principal: Principal, wake: Callable[[], None],
+           require: Callable[[], object]) -> Iterator[Guest]:
+    """A registration for as long as the call waits. `require` raises where the right to what is waited for is gone."""
+    guest = Guest(wake, require)
+    registration = admission.register(principal, door, guest)
+    try:
+        yield guest
+    finally:
+        registration.leave()
+
+
+# --- what waits for the rest of a body ----------------------------------------------------------------------------
 
 class Bodies:
     """Reads bodies for all requests of the door: whole, and bounded in size, in time, and in bytes held for all clients

@@ -25,9 +25,9 @@ from gatehouse.gateways.http.declaring import (
     object_of,
     one_of,
 )
+from gatehouse.gateways.http.dispatch import Endpoint
 from gatehouse.gateways.http.problems import CONTENT_TYPE, PROBLEMS, TYPE_PREFIX
 from gatehouse.gateways.http.representation import MATCHED, TAGGED
-from gatehouse.gateways.http.request import Endpoint
 
 VERSION: Final = "1"
 """The version of the interface, as its paths say it."""

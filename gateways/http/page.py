@@ -34,9 +34,9 @@ from heapq import merge
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 from zlib import crc32
 
+from gatehouse.gateways.http.dispatch import Reply
+from gatehouse.gateways.http.exchange import decode_number
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import decode_number
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.errors import CorruptBatch, OffsetOutOfRange, StorageFailed, UnknownPartition
 from gatehouse.kernel.message import Fetched, Piece, Record
@@ -48,6 +48,8 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
 
 MAX_OFFSET: Final = (1 << 63) - 1
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
 
 
 def cursor_at_hand(guard: Guard, topic: Topic, query: dict[str, str], partition: int | None, a_time: str
@@ -94,11 +96,12 @@ def offsets_at_hand(guard: Guard, topic: Topic, partitions: range | tuple[int, .
                     a_time: str) -> list[int] | None:
     """The offset of each partition that `from` names; None where it is a time, which has to be looked up. The number of
     an offset needs the only partition; `a_time` is an example for who forgot it."""
-    begin = query.get("from", "earliest")
-    if begin == "earliest":
-        return [guard.bounds(topic.partition_id(number))[0] for number in partitions]
-    if begin == "latest":
-        return [guard.bounds(topic.partition_id(number))[1] for number in partitions]
+    begin = query.get("from", EARLIEST)
+    if begin in (EARLIEST, LATEST):
+        side = 0 if begin == EARLIEST else 1
+        if isinstance(partitions, range):
+            return guard.bounds_of(topic)[side::2].tolist()
+        return [guard.bounds(topic.partition_id(number))[side] for number in partitions]
     if not (begin.isascii() and begin.isdigit()):
         return None
     if isinstance(partitions, range):
@@ -129,12 +132,16 @@ def read_page(guard: Guard, topic: Topic, cursor: Cursor, max_messages: int, max
     """The page from the cursor on, or what reading it was refused for; there at once where all of it is in memory."""
     wants: list[tuple[int, int, int]] = []
     partitions: list[int] = []
+    bounds = guard.bounds_of(topic) if cursor.partition is None else None
     for partition in _in_turn(cursor):
-        partition_id, at = topic.partition_id(partition), cursor.positions[partition]
-        first, end = guard.bounds(partition_id)
+        at = cursor.positions[partition]
+        if bounds is None:
+            first, end = guard.bounds(topic.partition_id(partition))
+        else:
+            first, end = bounds[2 * partition], bounds[2 * partition + 1]
         if not first <= at == end:
             partitions.append(partition)
-            wants.append((partition_id, max(at, first), 0))
+            wants.append((topic.partition_id(partition), max(at, first), 0))
     before = BYTES_BEFORE_ALL if selection is not None else min(BYTES_BEFORE_ALL, BYTES_BEFORE * len(wants))
     budget = min(max_bytes, before + max_messages * BYTES_PER_MESSAGE)
     share = max(1, budget // max(1, len(wants)))

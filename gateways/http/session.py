@@ -21,9 +21,8 @@ from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrad
 from gatehouse.gateways.connections.flow import FLOOR_BYTES, Timers
 from gatehouse.gateways.connections.wrong_port import HTTP_WORDS, what_came
 from gatehouse.gateways.http.column import HTTP
+from gatehouse.gateways.http.exchange import NO_HEAD, Call, Handover, Head, Response, encode_response, problem_answer
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import NO_HEAD, Call, Head
-from gatehouse.gateways.http.response import Handover, Response, encode_response, problem_answer
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import Link, Services

@@ -4,11 +4,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.response import LAST_CHUNK, chunk_of, encode_head
+from gatehouse.gateways.http.dispatch import Reply
+from gatehouse.gateways.http.exchange import LAST_CHUNK, chunk_of, encode_head
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.http.request import Call
+    from gatehouse.gateways.http.exchange import Call
     from gatehouse.gateways.http.session import HttpSession
 
 

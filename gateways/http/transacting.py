@@ -30,12 +30,12 @@ from gatehouse.gateways.http.declaring import (
     object_of,
     one_of,
 )
+from gatehouse.gateways.http.dispatch import Reply
 from gatehouse.gateways.http.door import DOOR, NAME
+from gatehouse.gateways.http.exchange import JSON, Response, json_answer
 from gatehouse.gateways.http.mapping import describe_place
 from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.response import JSON, Response, json_answer
 from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import InvalidCheckBack, UnknownTransaction
 from gatehouse.kernel.groups.group_settings import check_name
@@ -47,8 +47,8 @@ from gatehouse.transactions.settings import MAX_CHECKS, MAX_TIME_MS
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.http.door import Door
+    from gatehouse.gateways.http.exchange import Call
     from gatehouse.gateways.http.mapping import Publication
-    from gatehouse.gateways.http.request import Call
     from gatehouse.gateways.switchboard import Submitter
     from gatehouse.kernel.api import Message, ReceiptsByGroup
     from gatehouse.kernel.halves.halves import Offsets

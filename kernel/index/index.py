@@ -24,7 +24,16 @@ import numpy as np
 import numpy.typing as npt
 
 from gatehouse.kernel.index.kept import kept_key_of
-from gatehouse.kernel.index.memtable import Checkpoint, Memtable, Positions, block_key
+from gatehouse.kernel.index.memtable import (
+    ROW_BYTES,
+    ROW_FIELDS,
+    Checkpoint,
+    Memtable,
+    Positions,
+    block_key,
+    row_at,
+    unpack_row,
+)
 from gatehouse.kernel.log.frame import WHOLE, StateRecord
 from gatehouse.kernel.log.log import Segment
 from gatehouse.kernel.state.state import Held, Kind, StateChanges, decode_held, encode_held, store_key
@@ -34,11 +43,8 @@ BLOCK_ENTRIES: Final = 256
 ROW: Final = np.dtype([("first_offset", "<i8"), ("position", "<i8"), ("first_id", "<i8"), ("append_ms", "<i8"),
                        ("max_ms", "<i8"), ("byte_offset", "<u4"), ("byte_length", "<u4"), ("count", "<u4"),
                        ("crc", "<u4"), ("flags", "<u4")])
-_ROW = struct.Struct("<qqqqqIIIII")
-ROW_BYTES: Final = 60
-assert _ROW.size == ROW.itemsize == ROW_BYTES
+assert ROW.itemsize == ROW_BYTES
 
-_FIRST_OFFSET = struct.Struct("<q")
 _U64 = struct.Struct(">Q")
 _POSITIONS = struct.Struct(">QQQQ")
 _META: Final = b"mpositions"
@@ -74,24 +80,6 @@ def memtable_entry(memtable: Memtable, number: int) -> Entry:
     return Entry(columns.first_offset[number], memtable.position[frame], columns.message_id[number],
                  memtable.append_ms[frame], columns.max_ms[number], columns.byte_offset[number],
                  columns.byte_length[number], columns.count[number], columns.crc[number], columns.flags[number])
-
-
-def row_at(block: bytes, offset: int) -> int:
-    """Where the last row of a block lies that begins at an offset or before it; else the first."""
-    low, high = 0, len(block) // ROW_BYTES
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _FIRST_OFFSET.unpack_from(block, middle * ROW_BYTES)[0] <= offset:
-            low = middle
-        else:
-            high = middle
-    return low * ROW_BYTES
-
-
-def unpack_row(block: bytes, at: int) -> tuple[int, int, int, int, int, int, int, int, int, int]:
-    """The fields of an `Entry`, in their order."""
-    row: tuple[int, int, int, int, int, int, int, int, int, int] = _ROW.unpack_from(block, at)
-    return row
 
 
 def pack_blocks(memtable: Memtable, consumed: dict[int, int]) -> list[tuple[bytes, bytes]]:  # decision 9
@@ -287,7 +275,7 @@ class Index:
     def _first_block_needed(self, partition_id: int, start: int) -> bytes:
         """The key of the first block with entries from `start` on: a block goes only when all of it does."""
         block = self._store.floor(block_key(partition_id, start), block_key(partition_id, 0))
-        if block is not None and Entry._make(_ROW.unpack_from(block[1], len(block[1]) - _ROW.size)).end_offset > start:
+        if block is not None and Entry._make(unpack_row(block[1], len(block[1]) - ROW_BYTES)).end_offset > start:
             return block[0]
         return block_key(partition_id, start)
 
@@ -341,7 +329,7 @@ class Index:
         total = records = 0
         for block in self._store.scan_from(block_key(partition_id, offset), block_key(partition_id, 0),
                                            block_key(partition_id + 1, 0)):
-            for row in _ROW.iter_unpack(memoryview(block)[row_at(block, offset):]):
+            for row in ROW_FIELDS.iter_unpack(memoryview(block)[row_at(block, offset):]):
                 entry = Entry._make(row)
                 if entry.end_offset <= offset or entry.position < from_position:
                     continue
@@ -368,7 +356,7 @@ class Index:
             rows = np.frombuffer(at[1], ROW)
             hits = np.flatnonzero((rows["first_id"] <= message_id) & (rows["first_id"] + rows["count"] > message_id))
             if len(hits):
-                return Entry._make(_ROW.unpack_from(at[1], int(hits[0]) * ROW.itemsize))
+                return Entry._make(unpack_row(at[1], int(hits[0]) * ROW_BYTES))
             if int(rows["first_id"][0]) > message_id:
                 end = min(middle, int(rows["first_offset"][0]))
             else:
@@ -382,7 +370,7 @@ class Index:
             kept = rows["first_offset"] + rows["count"] > start_offset
             late = np.flatnonzero((rows["max_ms"] >= timestamp_ms) & kept)
             if len(late):
-                return Entry._make(_ROW.unpack_from(block, int(late[0]) * ROW.itemsize))
+                return Entry._make(unpack_row(block, int(late[0]) * ROW_BYTES))
         return None
 
     def with_largest_timestamp(self, partition_id: int, start_offset: int) -> Entry | None:
@@ -395,7 +383,7 @@ class Index:
                 continue
             number = int(rows_in_reach[int(np.argmax(rows["max_ms"][rows_in_reach]))])
             if latest is None or int(rows["max_ms"][number]) > latest.max_ms:
-                latest = Entry._make(_ROW.unpack_from(block, number * ROW.itemsize))
+                latest = Entry._make(unpack_row(block, number * ROW_BYTES))
         return latest
 
     def first_from_position(self, partition_id: int, position: int) -> int | None:

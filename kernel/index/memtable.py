@@ -175,6 +175,31 @@ def block_key(partition_id: int, offset: int) -> bytes:
     return KEY.pack(b"b", partition_id, offset)
 
 
+# A block holds rows, each of them an `index.Entry`; `index.ROW` names their fields.
+ROW_FIELDS = struct.Struct("<qqqqqIIIII")
+ROW_BYTES: Final = 60
+assert ROW_FIELDS.size == ROW_BYTES
+_FIRST_OFFSET = struct.Struct("<q")
+
+
+def row_at(block: bytes, offset: int) -> int:
+    """Where the last row of a block lies that begins at an offset or before it; else the first."""
+    low, high = 0, len(block) // ROW_BYTES
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _FIRST_OFFSET.unpack_from(block, middle * ROW_BYTES)[0] <= offset:
+            low = middle
+        else:
+            high = middle
+    return low * ROW_BYTES
+
+
+def unpack_row(block: bytes, at: int) -> tuple[int, int, int, int, int, int, int, int, int, int]:
+    """The fields of an `Entry`, in their order."""
+    row: tuple[int, int, int, int, int, int, int, int, int, int] = ROW_FIELDS.unpack_from(block, at)
+    return row
+
+
 class Chunk(NamedTuple):
     """Blocks of one checkpoint or several, by their sorted keys."""
 

@@ -24,9 +24,9 @@ import numpy as np
 from crc32c import crc32c
 
 from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, StorageFailed
-from gatehouse.kernel.index.index import ROW_BYTES, Entry, Index, memtable_entry, row_at, unpack_row
+from gatehouse.kernel.index.index import Entry, Index, memtable_entry
 from gatehouse.kernel.index.kept import kept_pieces
-from gatehouse.kernel.index.memtable import Memtable, Memtables
+from gatehouse.kernel.index.memtable import ROW_BYTES, Memtable, Memtables, row_at, unpack_row
 from gatehouse.kernel.index.opening import Opening
 from gatehouse.kernel.log.frame import WHOLE
 from gatehouse.kernel.log.log import Damage, Log

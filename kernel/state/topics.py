@@ -91,6 +91,9 @@ class Topic:
 
     def partition_id(self, partition: int) -> int:
         """The 64-bit id of one partition of the topic. Raises UnknownPartition."""
+        first, count = self.ranges[0]                    # where nearly all are
+        if 0 <= partition < count:
+            return first + partition
         try:
             return PartitionIds(self.ranges)[partition]
         except IndexError:

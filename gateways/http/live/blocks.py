@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from gatehouse.gateways.http.exchange import chunk_of
 from gatehouse.gateways.http.live.positions import Positions
-from gatehouse.gateways.http.response import chunk_of
 
 MESSAGE: Final = b"message"
 LOST: Final = b"lost"

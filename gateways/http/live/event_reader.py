@@ -10,11 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from gatehouse.gateways.http.dispatch import Reply
+from gatehouse.gateways.http.exchange import Answered, Call
 from gatehouse.gateways.http.live.blocks import Block
 from gatehouse.gateways.http.live.replay import Replay
-from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered
 from gatehouse.gateways.http.stream import drained
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
+from gatehouse.gateways.http.dispatch import Reply
 from gatehouse.gateways.http.live.blocks import Block
 from gatehouse.gateways.http.page import Page, PageSource, build_page, note_unreadable
-from gatehouse.gateways.http.replies import Reply
 from gatehouse.kernel.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from gatehouse.gateways.http.declaring import Declared
-from gatehouse.gateways.http.request import RouteTable
+from gatehouse.gateways.http.dispatch import RouteTable
 from gatehouse.gateways.http.routes import (
     acl,
     backups,

@@ -45,9 +45,8 @@ from gatehouse.gateways.http.declaring import (
     shown,
 )
 from gatehouse.gateways.http.door import Door, Routes, read, read_object
+from gatehouse.gateways.http.exchange import Answered, Call, Response, json_answer
 from gatehouse.gateways.http.page import page_by_place
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, json_answer
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.administration import Administration

@@ -28,11 +28,10 @@ from gatehouse.gateways.http.declaring import (
     list_of,
     object_of,
 )
+from gatehouse.gateways.http.dispatch import Reply
 from gatehouse.gateways.http.door import Door, Routes, author
+from gatehouse.gateways.http.exchange import Answered, Call, Response, decode_level, json_answer
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import Call, decode_level
-from gatehouse.gateways.http.response import Answered, Response, json_answer
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal

@@ -86,14 +86,13 @@ from gatehouse.gateways.http.declaring import (
     nullable,
     object_of,
 )
+from gatehouse.gateways.http.dispatch import Reply
 from gatehouse.gateways.http.door import Door, Routes, read
+from gatehouse.gateways.http.exchange import Answered, Call, Response, json_answer
 from gatehouse.gateways.http.mapping import read_idempotency_key
 from gatehouse.gateways.http.message_schemas import IDEMPOTENCY_KEY
 from gatehouse.gateways.http.page import MAX_OFFSET
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.reading import fetch_in_bulk, offset_at
 from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, UnknownPartition, UnknownTopic
 from gatehouse.kernel.records.batch import as_batch, read_header

@@ -31,11 +31,10 @@ from gatehouse.gateways.http.declaring import (
     list_of,
     object_of,
 )
+from gatehouse.gateways.http.dispatch import Reply
 from gatehouse.gateways.http.door import NAME, Door, Routes
+from gatehouse.gateways.http.exchange import Answered, Call, Response, json_answer
 from gatehouse.gateways.http.live.event_reader import EVENT_STREAM, HEADERS
-from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.transacting import CHECK, group_name
 
 if TYPE_CHECKING:

@@ -33,10 +33,9 @@ from gatehouse.gateways.http.declaring import (
     one_of,
 )
 from gatehouse.gateways.http.door import Door, Routes, read
+from gatehouse.gateways.http.exchange import Answered, Call, json_answer
 from gatehouse.gateways.http.page import decode_name, page_by_name
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.kernel.circuit_breaker import CircuitState
 
 if TYPE_CHECKING:

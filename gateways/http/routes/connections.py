@@ -28,9 +28,8 @@ from gatehouse.gateways.http.declaring import (
     object_of,
 )
 from gatehouse.gateways.http.door import Door, Routes, author
+from gatehouse.gateways.http.exchange import Answered, Call, Response, json_answer
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, json_answer
 
 if TYPE_CHECKING:
     from gatehouse.gateways.connections.open_connections import OpenConnection

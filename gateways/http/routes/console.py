@@ -1,7 +1,7 @@
 """`/ui/`: the console's files, as the launcher gives them. They hold nothing secret and ask for no user.
 
 A browser asks each time whether its copy is still good: `dispatch.py` gives the files tags. What the page may do stands
-in `response.py`: it may load, run and ask nothing but this hub's own, and may not make HTML out of text.
+in `exchange.py`: it may load, run and ask nothing but this hub's own, and may not make HTML out of text.
 """
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from typing import Final
 
 from gatehouse.gateways.http.declaring import TEXT, Answer, Parameter, declare
 from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.exchange import PAGE_HEADERS, Answered, Call, Response
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import PAGE_HEADERS, Answered, Response
 
 FILES: Final = "files"
 """What a connection is called that has asked for nothing but these."""

@@ -40,11 +40,10 @@ from gatehouse.gateways.http.declaring import (
     shown,
 )
 from gatehouse.gateways.http.door import Door, Routes, read
+from gatehouse.gateways.http.exchange import Answered, Call, json_answer
 from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
 from gatehouse.gateways.http.openapi import PROBLEM
 from gatehouse.gateways.http.problems import Refusal, document_of
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.routes.waiting_messages import browse
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.errors import ExpiredReceipt, KernelError

@@ -14,9 +14,8 @@ from msgspec import Meta
 from gatehouse.gateways.http.accounts import ADMINISTERING, administering
 from gatehouse.gateways.http.declaring import TEXT, Answer, Body, Document, declare, object_of
 from gatehouse.gateways.http.door import Door, Routes, read
+from gatehouse.gateways.http.exchange import Answered, Call, json_answer
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, json_answer
 
 LONGEST_S: Final = 60
 

@@ -30,14 +30,12 @@ from gatehouse.gateways.http.declaring import (
     wants_json,
 )
 from gatehouse.gateways.http.declaring import SELECTOR as SELECTOR_TEXT
-from gatehouse.gateways.http.door import NAME, Door, Routes
+from gatehouse.gateways.http.door import NAME, Door, Routes, registered
+from gatehouse.gateways.http.exchange import Answered, Call, Response, json_answer
 from gatehouse.gateways.http.live.event_reader import EVENT_STREAM, HEADERS, EventReader
 from gatehouse.gateways.http.live.positions import MAX_PARTITIONS, Positions, decode_word
 from gatehouse.gateways.http.live.scope import Wanted
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import registered
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.reading import offset_at, read_selector, time_of
 from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.errors import InvalidTopic

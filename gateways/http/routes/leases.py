@@ -39,7 +39,9 @@ from gatehouse.gateways.http.declaring import (
     object_of,
     wants_json,
 )
-from gatehouse.gateways.http.door import NAME, Door, Routes, read
+from gatehouse.gateways.http.dispatch import Reply
+from gatehouse.gateways.http.door import NAME, Door, Routes, read, registered
+from gatehouse.gateways.http.exchange import Answered, Call, json_answer
 from gatehouse.gateways.http.leases import (
     RESULTS,
     Extension,
@@ -51,9 +53,6 @@ from gatehouse.gateways.http.leases import (
     result_of,
 )
 from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
-from gatehouse.gateways.http.replies import Reply, registered
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.addresses.placing import QUEUE_PREFIX
 from gatehouse.kernel.api import ACK, EXTEND, REJECT, Settling, Source, Taken

@@ -31,9 +31,8 @@ from gatehouse.gateways.http.declaring import (
     one_of,
 )
 from gatehouse.gateways.http.door import Door, Routes, read_object
+from gatehouse.gateways.http.exchange import Answered, Call, Response, defined_answer, json_answer
 from gatehouse.gateways.http.page import page_by_place
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.administration import Administration

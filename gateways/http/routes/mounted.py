@@ -14,17 +14,16 @@ import orjson
 from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.contract import HttpAnswer
 from gatehouse.gateways.http.declaring import Declared
+from gatehouse.gateways.http.dispatch import Reply, RouteTable
+from gatehouse.gateways.http.exchange import JSON, MAX_PARAMETERS, Answered, Response, decode_levels
 from gatehouse.gateways.http.login import challenges
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import MAX_PARAMETERS, RouteTable, decode_levels
-from gatehouse.gateways.http.response import JSON, Answered, Response
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.contract import GatewaySpec, HttpRoute
     from gatehouse.gateways.http.door import Door
-    from gatehouse.gateways.http.request import Call
+    from gatehouse.gateways.http.exchange import Call
 
 METHODS: Final = ("GET", "PUT", "POST", "DELETE")
 TAG: Final = "mounted"

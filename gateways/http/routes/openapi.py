@@ -9,9 +9,8 @@ import orjson
 
 from gatehouse.gateways.http.declaring import ANYTHING, JSON, TEXT, Answer, declare, object_of
 from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.exchange import PAGE_HEADERS, Answered, Call, Fixed
 from gatehouse.gateways.http.openapi import build_document
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import PAGE_HEADERS, Answered, Fixed
 
 PATH: Final = "/openapi.json"
 PAGES: Final = files("gatehouse.gateways.http") / "pages"

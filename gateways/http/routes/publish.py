@@ -54,7 +54,9 @@ from gatehouse.gateways.http.declaring import (
     object_of,
     one_of,
 )
+from gatehouse.gateways.http.dispatch import Reply
 from gatehouse.gateways.http.door import DOOR, Door, Routes
+from gatehouse.gateways.http.exchange import Answered, Call, Response, decode_levels, json_answer
 from gatehouse.gateways.http.mapping import OF_ALL_MESSAGES, Publication, add_of_all, describe_place, read_message
 from gatehouse.gateways.http.message_schemas import (
     ADDRESSED_MESSAGE,
@@ -66,9 +68,6 @@ from gatehouse.gateways.http.message_schemas import (
 )
 from gatehouse.gateways.http.openapi import PROBLEM
 from gatehouse.gateways.http.problems import Refusal, document_of
-from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import Call, decode_levels
-from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, escape
 from gatehouse.kernel.errors import KernelError, MessageTooLarge
 from gatehouse.kernel.message import NOW, TRANSIENT, When

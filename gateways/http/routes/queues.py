@@ -45,11 +45,10 @@ from gatehouse.gateways.http.declaring import (
     wants_counts,
 )
 from gatehouse.gateways.http.door import Door, Routes, read
+from gatehouse.gateways.http.exchange import Answered, Call, Response, json_answer
 from gatehouse.gateways.http.leases import COUNTS
 from gatehouse.gateways.http.page import decode_name, matching, page_by_name
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.kernel.errors import QueueExists
 from gatehouse.kernel.groups.group_settings import MAX_PRIORITIES, NOTHING, OVERFLOWS, QueueSettings
 

@@ -26,6 +26,7 @@ from gatehouse.gateways.http.declaring import (
     CURSOR_IN,
     MAX_MESSAGES,
     MOMENT,
+    PAGE_MESSAGES,
     SELECTOR,
     TEXT,
     VALUES,
@@ -41,7 +42,9 @@ from gatehouse.gateways.http.declaring import (
     object_of,
     wants_json,
 )
+from gatehouse.gateways.http.dispatch import Reply
 from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.exchange import Answered, Call, Response, json_answer
 from gatehouse.gateways.http.message_schemas import EVENT, MESSAGE, MESSAGE_EXAMPLE
 from gatehouse.gateways.http.page import (
     Cursor,
@@ -55,9 +58,6 @@ from gatehouse.gateways.http.page import (
     read_page,
 )
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.properties.envelope import SELECTOR_NAMES, Kind
 from gatehouse.gateways.properties.values import normalize
 from gatehouse.kernel.errors import InvalidSelector, UnknownTopic
@@ -131,10 +131,12 @@ def _get_messages(door: Door, call: Call, guard: Guard) -> Awaitable[Answered] |
     selector = read_selector(query["filter"], FILTER.name) if "filter" in query else None
     parsed = "values" in query and wants_json(query)
     topic = guard.topic(call.topic_name(), Operation.CONSUME)
-    wanted = _Wanted(topic, MAX_MESSAGES.read(query, door.config),
+    wanted = _Wanted(topic, MAX_MESSAGES.read(query, door.config) if "max" in query
+                     else min(PAGE_MESSAGES, door.config.max_page_messages),
                      WAIT.read(query, door.config) if "wait" in query else 0.0, parsed,
                      None if selector is None else Selection(guard, topic, selector))
-    cursor = cursor_at_hand(guard, topic, query, PARTITION.find(query, door.config), A_TIME)
+    partition = PARTITION.read(query, door.config) if "partition" in query else None
+    cursor = cursor_at_hand(guard, topic, query, partition, A_TIME)
     if cursor is None or guard.limits_out:
         return _get_later(door, call, guard, wanted, cursor, query)
     reading = read_page(guard, topic, cursor, wanted.max_messages, door.config.max_page_bytes, wanted.selection)

@@ -23,13 +23,12 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.http.declaring import VALUE_BODIES, Answer, Need, Seconds, Setting, declare
+from gatehouse.gateways.http.dispatch import Reply
 from gatehouse.gateways.http.door import DOOR, Door, Routes
+from gatehouse.gateways.http.exchange import Answered, Call, json_answer
 from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_HEADERS
 from gatehouse.gateways.http.page import PageSource, build_page
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.http.routes.publish import ADDRESS, PROBLEMS_OF_A_PUBLISH, place
 from gatehouse.gateways.http.routes.reading import fetch
 from gatehouse.gateways.json_messages import door_of, record_to_json

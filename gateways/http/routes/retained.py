@@ -26,13 +26,12 @@ from gatehouse.gateways.http.declaring import (
     object_of,
     wants_json,
 )
+from gatehouse.gateways.http.dispatch import Reply
 from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.exchange import Answered, Call, decode_levels, json_answer
 from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_EXAMPLE
 from gatehouse.gateways.http.page import decode_name, encode_name
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import Call, decode_levels
-from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, escape
 from gatehouse.kernel.addresses.filters import MANY, ONE

@@ -34,12 +34,11 @@ from gatehouse.gateways.http.declaring import (
     object_of,
     one_of,
 )
+from gatehouse.gateways.http.dispatch import Reply
 from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.exchange import Answered, Call, json_answer
 from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.errors import StorageFailed, UnknownScheduled
 from gatehouse.kernel.records.record import public_headers

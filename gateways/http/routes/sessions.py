@@ -29,9 +29,8 @@ from gatehouse.gateways.http.declaring import (
     object_of,
 )
 from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.exchange import Answered, Call, Response, json_answer
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.kernel.errors import UnknownSession
 from gatehouse.kernel.sessions.session_values import NEVER
 

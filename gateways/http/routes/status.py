@@ -31,11 +31,10 @@ from gatehouse.gateways.http.declaring import (
     object_of,
     one_of,
 )
+from gatehouse.gateways.http.dispatch import reply_of
 from gatehouse.gateways.http.door import NAME, Door, Routes
+from gatehouse.gateways.http.exchange import Answered, Call, Response, json_answer
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import reply_of
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.stream import Stream
 
 if TYPE_CHECKING:

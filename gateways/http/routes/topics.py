@@ -51,11 +51,10 @@ from gatehouse.gateways.http.declaring import (
 )
 from gatehouse.gateways.http.declaring import UUID as UUID_TEXT
 from gatehouse.gateways.http.door import Door, Routes, read
+from gatehouse.gateways.http.exchange import Answered, Call, Response, defined_answer, json_answer
 from gatehouse.gateways.http.page import decode_name, matching, page_by_name
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.representation import check_conditions
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
 from gatehouse.kernel.errors import UnknownTopic
 from gatehouse.kernel.state.topics import AT_LIMIT, MAX_PARTITIONS, Topic, TopicSettings
 
@@ -103,7 +102,7 @@ async def list_topics(door: Door, call: Call) -> Answered:
     count = MAX_LISTED.read(query, door.config)
     after = decode_name(query.get("cursor", ""))
     counted = wants_counts(query)
-    topics, cursor = page_by_name([topic for topic in guard.topics_after(after, Operation.CONSUME)
+    topics, cursor = page_by_name([topic for topic in guard.topics.all_after(after, Operation.CONSUME)
                                    if matching(topic.name, query)], count, attrgetter("name"))
     listed = [describe_topic(topic) for topic in topics]
     if counted:
@@ -140,10 +139,10 @@ async def put_topic(door: Door, call: Call) -> Answered:
     guard, name = await _asking(door, call)
     partitions, changes = await _read_document(door, call)
     settings = TopicSettings(**changes)
-    existing = guard.topic_to_change(name)
+    existing = guard.topics.to_change(name)
     _check_conditions(call, existing)
     if existing is None:
-        topic = await door.durable(partial(guard.create_topic, name, partitions, settings))
+        topic = await door.durable(partial(guard.topics.create, name, partitions, settings))
         return json_answer(describe_topic(topic), 201, {"Location": f"/v1/topics/{name}"})
     return await _change(door, guard, existing, partitions, settings)
 
@@ -172,7 +171,7 @@ async def delete_topic(door: Door, call: Call) -> Answered:
     """
     guard, name = await _asking(door, call)
     _existing(guard, call, name)
-    await door.durable(partial(guard.delete_topic, name))
+    await door.durable(partial(guard.topics.delete, name))
     return Response(status=204)
 
 
@@ -184,7 +183,7 @@ async def _change(door: Door, guard: Guard, existing: Topic, partitions: int | N
     if partitions is not None and partitions < existing.partitions:
         raise Refusal("partitions_remain",
                       f"{existing.name} has {existing.partitions} partitions; they can be added, not removed")
-    topic = await door.durable(partial(guard.change_topic, existing.name, partitions, settings))
+    topic = await door.durable(partial(guard.topics.change, existing.name, partitions, settings))
     return json_answer(describe_topic(topic))
 
 

@@ -42,11 +42,10 @@ from gatehouse.gateways.http.declaring import (
     nullable,
     object_of,
 )
+from gatehouse.gateways.http.dispatch import Reply
 from gatehouse.gateways.http.door import Door, Routes
+from gatehouse.gateways.http.exchange import Answered, Call, json_answer
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, json_answer
 from gatehouse.gateways.json_messages import door_of
 from gatehouse.gateways.properties.envelope import Kind as PropertyKind
 from gatehouse.gateways.properties.values import normalize

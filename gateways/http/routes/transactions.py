@@ -46,7 +46,9 @@ from gatehouse.gateways.http.declaring import (
     one_of,
     shown,
 )
+from gatehouse.gateways.http.dispatch import Reply
 from gatehouse.gateways.http.door import Door, Routes, read
+from gatehouse.gateways.http.exchange import Answered, Call, Response, json_answer
 from gatehouse.gateways.http.leases import MAX_HANDLE_CHARACTERS
 from gatehouse.gateways.http.message_schemas import (
     ADDRESSED_MESSAGE,
@@ -55,9 +57,6 @@ from gatehouse.gateways.http.message_schemas import (
     PUBLISHED_FIELDS,
 )
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.replies import Reply
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, json_answer
 from gatehouse.gateways.http.routes.publish import PROBLEMS_OF_A_PUBLISH, check_request_headers, items_of, prepare
 from gatehouse.gateways.http.transacting import (
     CHECK_BACK,

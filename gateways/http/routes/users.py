@@ -46,9 +46,8 @@ from gatehouse.gateways.http.declaring import (
     shown,
 )
 from gatehouse.gateways.http.door import Door, Routes, read
+from gatehouse.gateways.http.exchange import Answered, Call, Response, decode_level, json_answer
 from gatehouse.gateways.http.page import decode_name, page_by_name
-from gatehouse.gateways.http.request import Call, decode_level
-from gatehouse.gateways.http.response import Answered, Response, json_answer
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.administration import Administration

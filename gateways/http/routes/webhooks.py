@@ -23,11 +23,10 @@ from gatehouse.gateways.http.declaring import (
     one_of,
 )
 from gatehouse.gateways.http.door import Door, Routes, read_object
+from gatehouse.gateways.http.exchange import Answered, Call, Response, defined_answer, json_answer
 from gatehouse.gateways.http.page import decode_name, page_by_name
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.representation import check_conditions
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Response, defined_answer, json_answer
 from gatehouse.gateways.http.webhooks.definition import (
     MAX_BATCH,
     MAX_CONCURRENCY,

@@ -6,8 +6,7 @@ from typing import Final
 
 from gatehouse.gateways.http.declaring import TICKET, Answer, declare
 from gatehouse.gateways.http.door import NAME, Door, Routes
-from gatehouse.gateways.http.request import Call
-from gatehouse.gateways.http.response import Answered, Handover
+from gatehouse.gateways.http.exchange import Answered, Call, Handover
 from gatehouse.gateways.http.websocket.connection import open_connection
 from gatehouse.gateways.http.websocket.handshake import choose_deflate, no_handshake, read_key, switching
 from gatehouse.gateways.websocket.opening import choose_protocol, is_key

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import aiohttp
 from yarl import URL
 
-from gatehouse.gateways.http.response import SERVER
+from gatehouse.gateways.http.exchange import SERVER
 
 if TYPE_CHECKING:
     from gatehouse.gateways.http.webhooks.definition import Webhook

@@ -18,10 +18,10 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.connections.flow import FLOOR_BYTES
 from gatehouse.gateways.http.declaring import VALUES, wants_json
 from gatehouse.gateways.http.door import NAME
+from gatehouse.gateways.http.exchange import problem_document
 from gatehouse.gateways.http.live.scope import Wanted
 from gatehouse.gateways.http.mapping import Publication, read_idempotency_key
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.response import problem_document
 from gatehouse.gateways.http.routes.events import begin, checked_topic, may_follow, require_follow, selector_of
 from gatehouse.gateways.http.routes.publish import Batch, items_of, prepare, results_of
 from gatehouse.gateways.http.transacting import group_name

@@ -9,14 +9,14 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gatehouse.gateways.http.exchange import SERVER, Handover
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.response import SERVER, Handover
 from gatehouse.gateways.websocket.opening import KEY_BYTES, accept_of, choose_protocol, is_key
 from gatehouse.gateways.websocket.session import WebSocketSession
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import WebSocketRoute
-    from gatehouse.gateways.http.request import Call
+    from gatehouse.gateways.http.exchange import Call
 
 WEBSOCKET: Final = "websocket"
 VERSION: Final = "13"

@@ -17,9 +17,9 @@ import orjson
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.checks import describe_check
+from gatehouse.gateways.http.exchange import problem_document
 from gatehouse.gateways.http.live.blocks import MESSAGE, Block
 from gatehouse.gateways.http.live.replay import Replay
-from gatehouse.gateways.http.response import problem_document
 from gatehouse.gateways.http.websocket.frames import MAX_CREDIT
 
 if TYPE_CHECKING:

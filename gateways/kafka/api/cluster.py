@@ -87,7 +87,7 @@ def describe_topic_partitions(request: Request) -> Iterator[None]:
     """Topics in the order of their names, from the cursor on, as many partitions as one answer may have."""
     asked, session = request.decode(DescribeTopicPartitionsRequest), request.session
     names = sorted({topic.name for topic in asked.topics}) \
-        or [topic.name for topic in session.guard.topics()]
+        or [topic.name for topic in session.guard.topics.all()]
     first = 0
     if asked.cursor is not None:
         names = [name for name in names if name >= asked.cursor.topic_name]
@@ -246,7 +246,7 @@ LOG: Final = "log"               # all topics share one; where it lies on the di
 def describe_log_dirs(request: Request) -> None:
     asked, session = request.decode(DescribeLogDirsRequest), request.session
     wanted = None if asked.topics is None else {topic.topic: set(topic.partitions) for topic in asked.topics}
-    topics = [topic for topic in session.guard.topics() if wanted is None or topic.name in wanted]
+    topics = [topic for topic in session.guard.topics.all() if wanted is None or topic.name in wanted]
 
     def on_sizes(sizes: list[int]) -> None:
         left = iter(sizes)
@@ -259,7 +259,7 @@ def describe_log_dirs(request: Request) -> None:
         _answer_sizes(request, rows, NONE)
 
     try:
-        session.guard.sizes(topics, on_sizes)
+        session.guard.topics.sizes(topics, on_sizes)
     except Denied:
         _answer_sizes(request, None, CLUSTER_AUTHORIZATION_FAILED)
 

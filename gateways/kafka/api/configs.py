@@ -129,13 +129,13 @@ def alter_topic(session: KafkaSession, asked: Any, changes: Changes, validate_on
     if validate_only:
         part.end()
         return
-    session.guard.change_topic(name, None, settings, session, part)
+    session.guard.topics.change(name, None, settings, session, part)
     remembered.put(topic, configs, session, part)
     part.done = partial(session.audit, "topic.changed", {"topic": name, "configs": configs})
 
 
 def topic_names(session: KafkaSession) -> list[str]:
-    return [topic.name for topic in session.guard.topics()]
+    return [topic.name for topic in session.guard.topics.all()]
 
 
 # ---- the broker

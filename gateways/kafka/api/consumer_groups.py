@@ -205,7 +205,7 @@ def owned(session: KafkaSession, rows: list[Any]) -> frozenset[int]:
     partition_ids: set[int] = set()
     for row in rows:
         try:
-            topic = session.guard.seen_topic(row.topic_id.bytes)
+            topic = session.guard.topics.seen(row.topic_id.bytes)
             partition_ids.update([topic.partition_id(number) for number in row.partitions])
         except (KernelError, Denied):
             continue

@@ -56,7 +56,7 @@ def dispatch(request: Request) -> Iterator[None]:
     with_rights = asked.include_topic_authorized_operations
     topics: list[Row] = []
     if asked.topics is None or request.version == ALL_WHEN_EMPTY and not asked.topics:
-        for topic in session.guard.topics():
+        for topic in session.guard.topics.all():
             topics.append(describe(session, topic))
             yield
     else:
@@ -81,7 +81,7 @@ def dispatch(request: Request) -> Iterator[None]:
 
 def find_by_id(session: KafkaSession, topic_id: uuid.UUID, nameless: str | None) -> Row:
     try:
-        return describe(session, session.guard.seen_topic(topic_id.bytes))
+        return describe(session, session.guard.topics.seen(topic_id.bytes))
     except UnknownTopic:
         return refused(nameless, topic_id, UNKNOWN_TOPIC_ID)
     except Denied:
@@ -105,7 +105,7 @@ def find(session: KafkaSession, name: str, may_create: bool) -> Row:
 def make(session: KafkaSession, name: str, may_create: bool) -> Topic:
     """A topic by being asked for. Raises UnknownTopic, and what the kernel says to the name."""
     if may_create and session.kernel.settings.auto_create_topics:
-        session.guard.make_topic(name)
+        session.guard.topics.make(name)
     topic = session.kernel.topic(name, session.principal.tenant)
     if topic is None:
         raise UnknownTopic(f"there is no topic {name!r}")

@@ -248,7 +248,7 @@ def everything(session: KafkaSession, committed: Committed, moving: AbstractSet[
     """All that is committed in topics that the client may read."""
     may = session.admission.may_topic
     rows = []
-    for topic in session.guard.topics():
+    for topic in session.guard.topics.all():
         partitions = [partition_row(topic, index, committed, moving) for index, partition_id
                       in enumerate(topic.partition_ids()) if partition_id in committed or partition_id in moving]
         if partitions and may(session.principal, Operation.CONSUME, topic.name):

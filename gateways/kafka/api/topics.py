@@ -83,7 +83,7 @@ class Pace:
     def change(self) -> None:
         """One topic is to be changed. Raises Refused, TooManyTopics."""
         with self.told():
-            self._guard.pace_topics()
+            self._guard.topics.pace()
 
 
 class Creation:
@@ -123,7 +123,7 @@ def create(session: KafkaSession, asked: Any, row: Row, part: AskedPart) -> None
     """Make a topic. Raises what is wrong with it."""
     partitions, configs, settings = _wanted(session, asked)
     remembered = RememberedConfigs.of(session.services)
-    topic = session.guard.create_topic(asked.name, partitions, settings, session, part)
+    topic = session.guard.topics.create(asked.name, partitions, settings, session, part)
     remembered.put(topic, configs, session, part)
     row.topic_id = uuid.UUID(bytes=topic.uuid)
     describe(session, row, topic.partitions, configs_of(settings, configs))
@@ -243,7 +243,7 @@ def delete_topic(session: KafkaSession, pace: Pace, row: Row, part: AskedPart) -
         topic = find_topic(session, row.name, Operation.ALTER)
         row.topic_id = uuid.UUID(bytes=topic.uuid)
     pace.change()
-    session.guard.delete_topic(topic.name, session, part)
+    session.guard.topics.delete(topic.name, session, part)
     RememberedConfigs.of(session.services).forget(topic)
     part.done = lambda: session.audit("topic.deleted", {"topic": topic.name})
 
@@ -275,7 +275,7 @@ def add_partitions(session: KafkaSession, pace: Pace, asked: Any, part: AskedPar
     """Raises what is wrong with it."""
     check_count(session, asked)
     pace.change()
-    session.guard.change_topic(asked.name, asked.count, None, session, part)
+    session.guard.topics.change(asked.name, asked.count, None, session, part)
 
 
 def check_count(session: KafkaSession, asked: Any) -> None:
@@ -328,7 +328,7 @@ class RecordDeletion:
 
     def begin(self, part: AskedPart) -> None:
         """Delete all records that were asked for, at once. Raises Denied, Stopping."""
-        self.request.session.guard.delete_records(self.before, self.request.session, part)
+        self.request.session.guard.topics.delete_records(self.before, self.request.session, part)
 
     def end(self, outcome: Row) -> None:
         """The deletion is durable, or was refused."""

@@ -105,19 +105,19 @@ def test_a_topic_is_changed_with_the_right_to_alter_it(hub: Hub) -> None:
     topic = hub.rig.kernel.create_topic("plant", partitions=1)
     hub.rig.run()
     ann, bob = hub.guard("ann"), hub.guard("bob")
-    for call in (lambda: bob.change_topic("plant", 2, None, client, None),
-                 lambda: bob.delete_topic("plant", client, None),
-                 lambda: bob.delete_records({topic.partition_id(0): 1}, client, None),
+    for call in (lambda: bob.topics.change("plant", 2, None, client, None),
+                 lambda: bob.topics.delete("plant", client, None),
+                 lambda: bob.topics.delete_records({topic.partition_id(0): 1}, client, None),
                  lambda: bob.topic("plant", Operation.ALTER)):
         with pytest.raises(Denied):
             call()
     hub.admission.configure([Rule(True, "user:ann", frozenset((Operation.ALTER,)), TOPIC, "plant")], {}, None)
     with pytest.raises(Denied):
-        ann.delete_records({topic.partition_id(0): 1}, client, None)        # nobody has asked for it by its name
+        ann.topics.delete_records({topic.partition_id(0): 1}, client, None)        # nobody has asked for it by its name
     ann.topic("plant", Operation.ALTER)
-    ann.delete_records({topic.partition_id(0): 1}, client, "cut")
-    assert ann.change_topic("plant", 2, None, client, "grown").partitions == 2
-    ann.delete_topic("plant", client, "gone")
+    ann.topics.delete_records({topic.partition_id(0): 1}, client, "cut")
+    assert ann.topics.change("plant", 2, None, client, "grown").partitions == 2
+    ann.topics.delete("plant", client, "gone")
     hub.rig.run()
     assert [(answer.token, answer.error) for answer in client.stored] == [
         ("cut", None), ("grown", None), ("gone", None)]

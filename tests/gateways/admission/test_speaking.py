@@ -135,7 +135,7 @@ def define(hub: Hub, guard: Guard) -> None:
 
 
 def create_topic(hub: Hub, guard: Guard) -> None:
-    guard.create_topic("plant", 1, TopicSettings(), hub, None)
+    guard.topics.create("plant", 1, TopicSettings(), hub, None)
 
 
 def append_batch(hub: Hub, guard: Guard) -> None:

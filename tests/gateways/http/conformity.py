@@ -9,9 +9,10 @@ import orjson
 from jsonschema import Draft202012Validator
 
 from gatehouse.gateways.http.config import HttpConfig
+from gatehouse.gateways.http.dispatch import Endpoint
+from gatehouse.gateways.http.exchange import split_target
 from gatehouse.gateways.http.openapi import build_document, routes_of
 from gatehouse.gateways.http.problems import CONTENT_TYPE
-from gatehouse.gateways.http.request import Endpoint, split_target
 from gatehouse.gateways.http.routes import build_table
 
 NEVER_DECLARED = {"not_found", "method_not_allowed"}

@@ -18,9 +18,9 @@ from gatehouse.gateways.http.cloud_events import (
     to_binary,
     to_structured,
 )
+from gatehouse.gateways.http.exchange import Head
 from gatehouse.gateways.http.mapping import read_headers
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import Head
 from tests.gateways.http.fake_kernel import NOW_MS
 from tests.gateways.http.kit import run_door
 

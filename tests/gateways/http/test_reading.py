@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+from array import array
 from typing import Any
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ from gatehouse.gateways.http.page import Cursor, decode_cursor, encode_cursor
 from gatehouse.gateways.http.routes import reading
 from gatehouse.kernel.message import Piece
 from gatehouse.kernel.records.batch import CONTROL
+from gatehouse.kernel.state.topics import Topic
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import Answer, Client, run_door, until
 from tests.kernel.batches import wrap
@@ -48,6 +50,37 @@ def test_pages_follow_each_other_in_order() -> None:
         client.kernel.publish("plant/a", b"next")
         assert values(await page(client, query)) == ["next"]
     run_door(test, kernel=filled())
+
+
+def test_a_cursor_may_name_another_partition_than_it_has_offsets_of() -> None:
+    """No hub writes one, but its checksum is no secret."""
+    async def test(client: Client) -> None:
+        topic = client.kernel.topic("plant", "/")
+        assert topic is not None
+        expected = [message["value"] for message in (await page(client, "?partition=1"))["messages"]]
+        for positions in ({1: 0}, {}):
+            cursor = encode_cursor(Cursor(topic.uuid, 0, 0, positions))
+            assert values(await page(client, f"?cursor={cursor}")) == (expected if positions else [])
+    run_door(test, kernel=filled())
+
+
+together = FakeKernel.bounds_of
+
+
+def test_a_page_of_many_partitions_asks_for_their_bounds_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(client: Client) -> None:
+        asked: list[Topic] = []
+
+        def bounds_of(kernel: FakeKernel, topic: Topic) -> array[int]:
+            asked.append(topic)
+            return together(kernel, topic)
+
+        monkeypatch.setattr(FakeKernel, "bounds_of", bounds_of)
+        document = await page(client, "?from=earliest")
+        assert len(values(document)) == 10 and len(asked) == 2
+        assert values(await page(client, f"?cursor={document['cursor']}")) == [] and len(asked) == 3
+        assert values(await page(client, "?from=latest")) == []
+    run_door(test, kernel=filled(partitions=12))
 
 
 def test_a_message_as_json() -> None:

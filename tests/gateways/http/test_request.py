@@ -8,8 +8,8 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 
 from gatehouse.gateways.connections.capacity import Capacity
 from gatehouse.gateways.contract import Services
+from gatehouse.gateways.http.exchange import HEADS_MAX, Head, Heads
 from gatehouse.gateways.http.mapping import read_headers
-from gatehouse.gateways.http.request import HEADS_MAX, Head, Heads
 from tests.gateways.http.kit import Client, run_door
 from tests.gateways.http.test_bad_requests import statuses
 

@@ -6,19 +6,10 @@ from __future__ import annotations
 import pytest
 
 from gatehouse.gateways.admission.admission import Admission
+from gatehouse.gateways.http.dispatch import RouteTable
+from gatehouse.gateways.http.exchange import decode_levels, decode_number, decode_query, decode_seconds, split_target
+from gatehouse.gateways.http.hosts import Hosts, authority_of, is_host, name_of
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.request import (
-    Hosts,
-    RouteTable,
-    authority_of,
-    decode_levels,
-    decode_number,
-    decode_query,
-    decode_seconds,
-    is_host,
-    name_of,
-    split_target,
-)
 from gatehouse.gateways.http.routes import build_table
 from gatehouse.gateways.http.routes.publish import address_of_path
 from tests.gateways.http.fake_kernel import NOW_MS
@@ -202,7 +193,7 @@ def test_names_that_are_remembered_are_bounded() -> None:
     hosts = Hosts((), ())
     for port in range(1, 2000):
         hosts.admit(f"localhost:{port}", True)
-    assert len(hosts._admitted) <= 256
+    assert len(hosts.admitted) <= 256
     with pytest.raises(Refusal):
         hosts.check("evil.example", True)
 
@@ -225,6 +216,19 @@ def test_every_path_is_refused_to_a_page_whose_name_was_led_here(request_line: s
             assert b"Access-Control-Allow-Origin" not in answer
         assert client.kernel.appended == []
     run_door(test, allowed_hosts=())
+
+
+def test_a_name_that_was_good_is_refused_once_everybody_is_let_in() -> None:
+    def guarded(kernel: object) -> Admission:
+        return Admission(kernel, lambda: NOW_MS, allow_anonymous=False)          # type: ignore[arg-type]
+
+    async def test(client: Client) -> None:
+        for anonymous, status in ((False, 200), (True, 421), (False, 200), (True, 421)):
+            client.door.admission.let_anonymous_in(anonymous)
+            for _ in range(2):
+                assert (await client.ask("GET", "/healthz", headers={"Host": "hub.example"})).status == status
+                assert (await client.ask("GET", "/healthz", headers={"Host": "127.0.0.1"})).status == 200
+    run_door(test, admission=guarded, allowed_hosts=())
 
 
 def test_the_target_counts_as_the_header_does() -> None:

@@ -1,42 +1,50 @@
-"""A request: what it is aimed at, what the fields of its head say, and its body as far as it has come. Pure.
+"""One request and the answer to it, as HTTP has them. Pure.
 
     POST /v1/publish/plant HTTP/1.1 CRLF        method, target
     Host: hub CRLF Content-Length: 4 CRLF CRLF  the fields: the same in most requests of one client, so that a `Head` is
     21.5                                        made once for all that have the same, and remembers what it says
 
-It is aimed at a path and a query (RFC 9110, 7.1), which are decoded once and strictly. The raw path is split first and
-every level is decoded for itself, so that a `%2F` inside a level stays inside the level, and `//` holds an empty one.
-So the calls are a tree of raw path segments, walked without decoding anything:
+A request is aimed at a path and a query (RFC 9110, 7.1), which are decoded once and strictly. The raw path is split
+first and every level is decoded for itself, so that a `%2F` inside a level stays inside the level, and `//` holds an
+empty one. Captures are handed out raw: decoding is the call's business, because only it knows whether a `%2F` may stand
+there. A `Call` is the request with its body as far as it has come, and its answer once there is one.
 
-    /v1/publish/{address...}       the rest of the path, slashes and all
-    /v1/topics/{topic}/messages    one segment
-    /healthz                       itself
+    Response    an answer that is whole; a `Fixed` one stays the same while the hub runs
+    Stream      is written piece by piece (`stream.py`)
+    Handover    gives the connection to another session
 
-A literal segment wins over a capture. Captures are handed out raw: decoding is the call's business, because only it
-knows whether a `%2F` may stand there.
-
-And it is aimed at a host (7.2), which keeps a web page from speaking to a hub that lets everybody in. A page's own name
-can be led to 127.0.0.1 (DNS rebinding). To the browser the hub is then the page's own server: it sends no foreign
-`Origin`, and lets the page read every answer. Only the name in `Host` is still the page's. So while anonymous access is
-allowed, which only loopback may, and wherever `allowed_hosts` names some, a request must ask for an address (no name
-leads there), a name without a dot (nobody can buy one: `localhost`, a container's), this machine's own name, or one of
-those. Others are answered 421 before anything happens.
+Whatever a call raises becomes an answer, too: always a problem document, never a traceback to the client.
 """
 from __future__ import annotations
 
-import ipaddress
+import logging
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Final, Generic, TypeVar
+from email.utils import formatdate
+from http import HTTPStatus
+from math import ceil
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, unquote_to_bytes
 
+import orjson
+
+from gatehouse.gateways.admission.errors import AccountError, Denied, LoginsFull, NotAuthenticated, OverQuota
+from gatehouse.gateways.http.login import challenges
 from gatehouse.gateways.http.mapping import SAID_FROM_NOW, Publication, read_headers
-from gatehouse.gateways.http.problems import Refusal
+from gatehouse.gateways.http.problems import CONTENT_TYPE, PROBLEMS, Refusal, document_of, encode_problem, problem_of
+from gatehouse.gateways.http.representation import matches, strong_tag, tag_of
+from gatehouse.kernel.errors import AlreadyDecided, KernelError, TooManyTopics
 from gatehouse.kernel.records.record import encode_headers
+from gatehouse.tracing.context import hex_of, in_a_line
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.connections.settings import Framing
     from gatehouse.gateways.http.declaring import Declared
+    from gatehouse.gateways.http.dispatch import Endpoint
     from gatehouse.gateways.http.session import HttpSession
+    from gatehouse.gateways.http.stream import Stream
+
+# --- what it is aimed at ----------------------------------------------------------------------------------------------
 
 MAX_PARAMETERS: Final = 32
 """More query parameters than any call has; a bound on what one request makes us parse."""
@@ -129,185 +137,38 @@ def decode_seconds(query: dict[str, str], name: str, highest: float) -> float:
     return float(text)
 
 
-Handler = TypeVar("Handler")
+QUERIES_MAX: Final = 64                # remembered of each call
+QUERY_KEPT: Final = 512                # characters of the longest
 
 
-class Endpoint(Generic[Handler]):
-    """One path with the handler of each of its methods."""
+class Queries:
+    """What may stand in the query of one call, and the queries that were read lately."""
 
-    __slots__ = ("pattern", "handlers")
+    __slots__ = ("names", "required", "_read")
 
-    def __init__(self, pattern: str) -> None:
-        self.pattern = pattern
-        self.handlers: dict[str, Handler] = {}
+    def __init__(self, names: Iterable[str], required: Iterable[str]) -> None:
+        self.names = frozenset(names)
+        self.required = tuple(required)
+        self._read: dict[str, dict[str, str]] = {}
 
-    def handler(self, method: str) -> Handler | None:
-        """The method's handler; HEAD is answered by GET's, whose body the server leaves out."""
-        return self.handlers.get("GET" if method == "HEAD" else method)
-
-    def allow(self) -> str:
-        """The value of the `Allow` header."""
-        methods = set(self.handlers)
-        if "GET" in methods:
-            methods.add("HEAD")
-        return ", ".join(sorted(methods))
-
-
-class _Node(Generic[Handler]):
-    """Where the paths are that begin alike."""
-
-    __slots__ = ("literals", "capture", "rest", "endpoint")
-
-    def __init__(self) -> None:
-        self.literals: dict[str, _Node[Handler]] = {}
-        self.capture: _Node[Handler] | None = None
-        self.rest: Endpoint[Handler] | None = None
-        self.endpoint: Endpoint[Handler] | None = None
+    def read(self, raw: str) -> dict[str, str]:
+        """Query parameters by name, which nobody changes: they are remembered for whoever asks with the same text.
+        Refuses other parameters, and where one is missing that must be there."""
+        query = self._read.get(raw)
+        if query is not None:
+            return query
+        query = decode_query(raw, self.names)
+        for name in self.required:
+            if name not in query:
+                raise Refusal("invalid_parameter", f"{name!r} is needed", parameter=name)
+        if len(raw) <= QUERY_KEPT:
+            if len(self._read) >= QUERIES_MAX:
+                self._read.clear()
+            self._read[raw] = query
+        return query
 
 
-class RouteTable(Generic[Handler]):
-    """Every path of the door."""
-
-    def __init__(self) -> None:
-        self._root: _Node[Handler] = _Node()
-        self.endpoints: list[Endpoint[Handler]] = []
-
-    def add(self, method: str, pattern: str, handler: Handler) -> None:
-        """Declare one call. A pattern and method may be declared once."""
-        node = self._root
-        segments = pattern.removeprefix("/").split("/")
-        last = segments[-1]
-        if last.endswith("...}"):
-            segments.pop()
-        for segment in segments:
-            node = self._child(node, segment)
-        endpoint = node.rest if last.endswith("...}") else node.endpoint
-        if endpoint is None:
-            endpoint = Endpoint(pattern)
-            self.endpoints.append(endpoint)
-            if last.endswith("...}"):
-                node.rest = endpoint
-            else:
-                node.endpoint = endpoint
-        if method in endpoint.handlers:
-            raise ValueError(f"{method} {pattern} is declared twice")
-        endpoint.handlers[method] = handler
-
-    def find(self, raw_path: str) -> tuple[Endpoint[Handler], tuple[str, ...]] | None:
-        """The endpoint of a raw path and its raw captures in order, or None."""
-        if not raw_path.startswith("/"):
-            return None
-        segments = raw_path[1:].split("/")
-        node = self._root
-        captures: list[str] = []
-        for at, segment in enumerate(segments):
-            if node.rest is not None:
-                captures.append("/".join(segments[at:]))
-                return node.rest, tuple(captures)
-            literal = node.literals.get(segment)
-            if literal is not None:
-                node = literal
-            elif node.capture is not None and segment:
-                captures.append(segment)
-                node = node.capture
-            else:
-                return None
-        return (node.endpoint, tuple(captures)) if node.endpoint is not None else None
-
-    @staticmethod
-    def _child(node: _Node[Handler], segment: str) -> _Node[Handler]:
-        if not segment.startswith("{"):
-            return node.literals.setdefault(segment, _Node())
-        if node.capture is None:
-            node.capture = _Node()
-        return node.capture
-
-
-ANY: Final = "*"
-LOCALHOST: Final = "localhost"
-HOST: Final = re.compile(r"(\[[0-9A-Za-z:.%]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(:[0-9]*)?")
-"""`uri-host [ ":" port ]` (RFC 3986, 3.2.2), with room for an IPv6 zone."""
-
-SINGLE_LABEL: Final = re.compile(r"[a-z_][a-z0-9_-]*")
-SEEN_MAX: Final = 256
-"""Texts of `Host` that are remembered as good: ports make several of one name."""
-
-
-class Hosts:  # decision 101
-    """The decision. `own_names` are this machine's."""
-
-    def __init__(self, allowed: Iterable[str], own_names: Iterable[str]) -> None:
-        named = frozenset(map(_plain, allowed))
-        self._any = ANY in named
-        self._always = bool(named)
-        self._names = named | {_plain(name) for name in own_names if name}
-        self._admitted: set[str] = set()
-        self._for_anonymous = False          # what was so when they were looked at
-
-    def admit(self, host: str, anonymous_allowed: bool) -> None:
-        """Refuses `malformed_request` where it can be no `Host` at all, and what `check` refuses."""
-        if anonymous_allowed is not self._for_anonymous or len(self._admitted) >= SEEN_MAX:
-            self._admitted.clear()
-            self._for_anonymous = anonymous_allowed
-        elif host in self._admitted:
-            return
-        if not is_host(host):
-            raise Refusal("malformed_request", "Host is no name and port", headers={"Connection": "close"})
-        self.check(host, anonymous_allowed)
-        self._admitted.add(host)
-
-    def check(self, host: str | None, anonymous_allowed: bool) -> None:
-        """Refuses `host_not_allowed`. `host` is the header as it came; none at all is no browser's."""
-        if not self.allows(host, anonymous_allowed):
-            raise Refusal("host_not_allowed", f"this hub is not asked by the name {(host or '')[:200]!r}; ask for its "
-                                              "address, or name it in gateways.http.allowed_hosts")
-
-    def allows(self, host: str | None, anonymous_allowed: bool) -> bool:
-        """Whether it may be asked so."""
-        return not host or self._any or not (anonymous_allowed or self._always) or self._is_allowed(host)
-
-    def _is_allowed(self, host: str) -> bool:
-        name = name_of(host)
-        return (name in self._names or SINGLE_LABEL.fullmatch(name) is not None
-                or name.endswith("." + LOCALHOST) or _is_ip_address(name))               # RFC 6761, 6.3
-
-
-def is_host(text: str) -> bool:
-    """Whether it can be a `Host` at all; what cannot is no request (RFC 9112, 3.2)."""
-    return HOST.fullmatch(text) is not None
-
-
-def name_of(host: str) -> str:
-    """The name in `NAME:PORT`, as it is compared; empty where it is none (RFC 9110, 7.2)."""
-    if host.startswith("["):
-        name, bracket, port = host[1:].partition("]")
-        return name if bracket and (not port or _is_port(port)) and ":" in name else ""
-    name, colon, port = host.partition(":")
-    return _plain(name) if not colon or _is_port(colon + port) else ""
-
-
-def authority_of(target: str) -> str | None:
-    """The host of a request target in absolute form, which counts instead of `Host` (RFC 9112, 3.2.2)."""
-    scheme, separator, rest = target.partition("://")
-    return rest.partition("/")[0].partition("?")[0] if separator and scheme.isalpha() else None
-
-
-def _plain(name: str) -> str:
-    """Names are alike whatever their case, and with the root's dot behind them."""
-    return name.strip().lower().removesuffix(".")
-
-
-def _is_port(text: str) -> bool:
-    return text.startswith(":") and text.isascii() and (text == ":" or text[1:].isdigit())
-
-
-def _is_ip_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
-
+# --- what its fields say ----------------------------------------------------------------------------------------------
 
 RawFields = tuple[tuple[bytes, bytes], ...]
 """Names and values as they came, in their order; `Content-Length` is not among them."""
@@ -324,8 +185,7 @@ ONCE: Final = frozenset(("host", "transfer-encoding", "content-type", "authoriza
 
 LENGTH_CHARS: Final = len("content-length")
 
-_UNUSUAL: Final = frozenset(("origin", "sec-fetch-site", "if-match", "if-none-match", "transfer-encoding", "expect",
-                             "accept-encoding"))
+_UNUSUAL: Final = frozenset(("origin", "sec-fetch-site", "if-match", "if-none-match", "transfer-encoding", "expect"))
 """With them a request is looked at more closely, or its answer is made in another way."""
 
 
@@ -334,7 +194,7 @@ class Head:
     values are joined by commas (RFC 9110, 5.3)."""
 
     __slots__ = ("accept", "authorization", "fault", "fields", "host", "is_event", "media", "raw", "record_headers",
-                 "says_connection", "takes_events", "unusual", "upgrade", "_publication")
+                 "says_connection", "takes_codings", "takes_events", "unusual", "upgrade", "_publication")
 
     def __init__(self, raw: RawFields) -> None:
         fields: dict[str, str] = {}
@@ -370,6 +230,9 @@ class Head:
 
         self.is_event = self.media.startswith("application/cloudevents") or "ce-specversion" in fields
         """Whether the body is a CloudEvent, or several."""
+
+        self.takes_codings = "accept-encoding" in fields
+        """Whether the answer may be compressed, where it is large enough."""
 
         self.unusual = not _UNUSUAL.isdisjoint(fields)
         self.upgrade = fields["upgrade"].lower() if "upgrade" in fields and "upgrade" in {
@@ -424,6 +287,8 @@ class Heads:  # decision 134
                 self._heads[raw] = head
         return head, length
 
+
+# --- the request, and the call that it asks for -----------------------------------------------------------------------
 
 class Call:
     """One request, the call that it asks for, and its answer once there is one."""
@@ -513,9 +378,9 @@ class Call:
     def query(self) -> dict[str, str]:
         """The query parameters; refuses those that are not declared, and where one is missing that must be there."""
         declared = self.declared
-        if declared is None or not (self.raw_query or declared.required):
+        if declared is None or not (self.raw_query or declared.queries.required):
             return {}
-        return declared.read_query(self.raw_query)
+        return declared.queries.read(self.raw_query)
 
     def topic_name(self) -> str:
         """The first capture, decoded."""
@@ -571,3 +436,204 @@ class Call:
         on_more, self._on_more = self._on_more, None
         if on_more is not None:
             on_more()
+
+
+# --- the answer -------------------------------------------------------------------------------------------------------
+
+SERVER: Final = "Gatehouse"
+JSON: Final = "application/json"
+_STATUS_LINES: Final = {status.value: f"{status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+_WITHOUT_BODY: Final = frozenset((204, 304))
+_NO_FIELD_VALUE: Final = re.compile(r"[\r\n\0]")
+NO_HEADERS: Final[dict[str, str]] = {}
+"""Shared and never changed."""
+
+
+class Response:
+    """A whole answer. With `closes` the connection ends behind it."""
+
+    __slots__ = ("body", "closes", "content_type", "headers", "status")
+
+    def __init__(self, body: bytes = b"", status: int = 200, headers: dict[str, str] | None = None,
+                 content_type: str = "", closes: bool = False) -> None:
+        self.body = body
+        self.status = status
+        self.headers = NO_HEADERS if headers is None else headers
+        self.content_type = content_type
+        self.closes = closes
+
+    def set(self, name: str, value: str) -> None:
+        """Set a header."""
+        self.headers = {**self.headers, name: value}
+
+
+class Handover(NamedTuple):
+    """The connection goes to a session of that door; see `contract.Link.hand_over`."""
+
+    door: str
+    framing: Framing
+    greeting: bytes
+
+
+Answered: TypeAlias = "Response | Stream | Handover"
+"""What a call ends in."""
+
+LAST_CHUNK: Final = b"0\r\n\r\n"
+
+
+def chunk_of(data: bytes) -> bytes:
+    """Bytes as one chunk of a chunked answer (RFC 9112, 7.1); nothing is no chunk, since that would end it."""
+    return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+
+
+def json_answer(document: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """A JSON document."""
+    return Response(orjson.dumps(document), status, headers, JSON)
+
+
+def defined_answer(definition: dict[str, Any], state: dict[str, Any]) -> Response:  # decision 75
+    """What somebody has defined and how it does, in one JSON document; its tag tells both apart."""
+    body = orjson.dumps({**definition, **state})
+    return Response(body, headers={"ETag": strong_tag(orjson.dumps(definition), body)}, content_type=JSON)
+
+
+def problem_answer(code: str, detail: str, headers: dict[str, str] | None = None,
+                   members: dict[str, Any] | None = None) -> Response:
+    """A problem document with the status of its code. With `Connection: close` among the headers that is done, too."""
+    closes = headers is not None and headers.get("Connection") == "close"
+    if closes and headers is not None:
+        headers = {name: value for name, value in headers.items() if name != "Connection"}
+    return Response(encode_problem(code, detail, members), problem_of(code).status, headers, CONTENT_TYPE, closes)
+
+
+def add_vary(answer: Response | Stream, name: str) -> None:
+    """The answer depends on this request header, too."""
+    existing = answer.headers.get("Vary")
+    answer.headers = {**answer.headers, "Vary": name if existing is None else f"{existing}, {name}"}
+
+
+def encode_response(response: Response, date: bytes, *, closes: bool = False, http_10: bool = False,
+                    head_alone: bool = False) -> bytes:
+    """A whole answer as bytes. `http_10`: to a client of that version; `head_alone`: to HEAD."""
+    body, status = response.body, response.status
+    if not response.headers and not (closes or http_10 or head_alone) and response.content_type is JSON:
+        return (b"HTTP/1.1 %bContent-Type: application/json\r\nContent-Length: %d\r\nDate: %b\r\n"
+                b"Server: Gatehouse\r\n\r\n%b" % (_STATUS_LINES[status], len(body), date, body))
+    headers = dict(response.headers)
+    if response.content_type:
+        headers["Content-Type"] = response.content_type
+    if status not in _WITHOUT_BODY:
+        headers["Content-Length"] = str(len(body))
+    head = encode_head(status, headers, date, closes=closes, http_10=http_10)
+    return head if head_alone else head + body
+
+
+def encode_head(status: int, headers: dict[str, str], date: bytes, *, closes: bool, http_10: bool) -> bytes:
+    """Status line and fields. A client of HTTP/1.0 is told that its connection goes on, or closes it."""
+    for name, value in headers.items():
+        if _NO_FIELD_VALUE.search(value):
+            raise ValueError(f"the value of {name} would be another header")
+    fields = "".join([f"{name}: {value}\r\n" for name, value in headers.items()])
+    connection = b"Connection: close\r\n" if closes else b"Connection: keep-alive\r\n" if http_10 else b""
+    return b"HTTP/1.%d %b%bDate: %b\r\nServer: Gatehouse\r\n%b\r\n" % (
+        0 if http_10 else 1, _STATUS_LINES[status], fields.encode("utf-8", "surrogateescape"), date, connection)
+
+
+def date_of(wall_ms: int) -> bytes:
+    """The value of the `Date` header."""
+    return formatdate(wall_ms // 1000, usegmt=True).encode()
+
+
+class DateHeader:
+    """The `Date` header, made once per second."""
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._text = b""
+
+    def at(self, now_ms: int) -> bytes:
+        """The header's value at this time."""
+        second = now_ms // 1000
+        if second != self._second:
+            self._second = second
+            self._text = date_of(now_ms)
+        return self._text
+
+
+REVALIDATE: Final = "no-cache"
+"""A browser may keep it and asks each time whether it still holds (RFC 9111, 5.2.2.4): after an upgrade it does not."""
+
+
+PAGE_HEADERS: Final = {  # decision 76
+    "Cache-Control": REVALIDATE,
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+                               "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+                               "require-trusted-types-for 'script'; trusted-types 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+"""Headers of this door's own pages: the pages load, run and ask nothing but this hub's own, are put in no frame, and
+make no HTML out of text (trusted types)."""
+
+
+class Fixed:
+    """An answer that stays the same while the hub runs: bytes made once, and an `ETag`, so that they are sent once.
+    `headers` go out with it."""
+
+    def __init__(self, body: bytes, content_type: str, headers: dict[str, str] | None = None) -> None:
+        self._body = body
+        self._tag = tag_of(body)
+        self._headers = {"ETag": self._tag, "Cache-Control": REVALIDATE, **(headers or {})}
+        self._content_type = content_type
+
+    def answer(self, call: Call) -> Response:
+        """The bytes, or 304 to who has them."""
+        if matches(call.headers.get("if-none-match", ""), self._tag):
+            return Response(status=304, headers=self._headers)
+        return Response(self._body, headers=self._headers, content_type=self._content_type)
+
+
+log = logging.getLogger("gatehouse.gateways.http")
+
+
+def _members(error: Exception) -> dict[str, Any] | None:
+    """What a problem says beside its code."""
+    return {"state": error.state, "decided": error.when_ms} if isinstance(error, AlreadyDecided) else None
+
+
+def answer_to(error: Exception, asked: str, authorization: str | None, hub_name: str, context: bytes = b"") -> Response:
+    """The answer to a request (`METHOD PATH`) that ended in `error`. A fault of ours is logged with its traceback, and
+    the trace id of the request's trace context."""
+    if isinstance(error, Refusal):
+        return problem_answer(error.code, error.detail, error.headers, error.members)
+    if isinstance(error, KernelError):
+        if error.code not in PROBLEMS:
+            trace, fields = in_a_line(hex_of(context))
+            log.error("%s: unexpected refusal %s: %s%s", asked, error.code, error, trace, extra={"fields": fields})
+        headers = {"Retry-After": "1"} if error.code == "stopping" else None
+        if isinstance(error, (OverQuota, TooManyTopics)) and error.wait_ms:
+            headers = {"Retry-After": str(ceil(error.wait_ms / 1000))}
+        return problem_answer(error.code, str(error), headers, _members(error))
+    if isinstance(error, LoginsFull):
+        return problem_answer(error.code, str(error), {"Retry-After": "1"})
+    if isinstance(error, NotAuthenticated):
+        challenge = challenges(hub_name, authorization)
+        return problem_answer(error.code, str(error), {"WWW-Authenticate": challenge})
+    if isinstance(error, (Denied, AccountError)):
+        return problem_answer(error.code, str(error))
+    trace, fields = in_a_line(hex_of(context))
+    log.error("%s failed%s", asked, trace, exc_info=error, extra={"fields": fields})
+    return problem_answer("internal_error", "the hub failed to handle this request; its log says why")
+
+
+def problem_document(error: Exception) -> dict[str, Any]:
+    """The problem document for an error that is not the answer to a request (but a frame, say). A fault of ours is
+    logged."""
+    if isinstance(error, Refusal):
+        return document_of(error.code, error.detail, error.members)
+    if isinstance(error, (KernelError, NotAuthenticated, Denied)):
+        return document_of(error.code, str(error), _members(error))
+    log.error("a frame could not be answered", exc_info=error)
+    return document_of("internal_error", "the hub failed to do this; its log says why")
