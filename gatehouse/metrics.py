@@ -104,6 +104,10 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_scheduled_delivered": Declared(COUNTER, "Messages appended when they fell due."),
     "gatehouse_scheduled_late_seconds": Declared(
         GAUGE, "How long the next message that waits for its time has been due; 0 where none is."),
+    "gatehouse_producer_transactions_open": Declared(GAUGE, "Transactions of Kafka producers that are open."),
+    "gatehouse_producer_transactions_committed": Declared(COUNTER, "Of them, committed since the start."),
+    "gatehouse_producer_transactions_rolled_back": Declared(
+        COUNTER, "Of them, rolled back since the start: by their producers, by newer ones, or after their time."),
     "gatehouse_transactions_open": Declared(GAUGE, "Transactions that nobody has decided about."),
     "gatehouse_transactions_open_bytes": Declared(GAUGE, "Bytes of their half messages."),
     "gatehouse_transactions_loading": Declared(

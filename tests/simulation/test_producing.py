@@ -22,7 +22,7 @@ from gatehouse.kernel.halves.producer_transactions import ProducerTransactions
 from gatehouse.kernel.message import NOBODY, Fetched, Stored
 from gatehouse.kernel.records.batch import TRANSACTIONAL, records_of
 from gatehouse.kernel.settings import KernelSettings
-from gatehouse.kernel.write.batches import Batches
+from gatehouse.kernel.write.producers import Producers
 from tests.kernel.batches import encode_record, wrap
 from tests.simulation.disk import FULL, Crash, Fault, Moment
 from tests.simulation.hub import SimHub
@@ -289,7 +289,7 @@ def test_each_transaction_is_there_whole_or_not_at_all(seed: int) -> None:
 
 def without_its_sequence(patch: pytest.MonkeyPatch) -> None:
     """What is held is not remembered by its producer's sequence."""
-    patch.setattr(Batches, "_note_sequence", lambda *_: None)
+    patch.setattr(Producers, "put", lambda *_: None)
 
 
 def keeping_what_is_rolled_back(patch: pytest.MonkeyPatch) -> None:
