@@ -96,7 +96,6 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.addresses.filters",
     "gatehouse.kernel.records.batch",
     "gatehouse.kernel.records.headers",
-    "gatehouse.kernel.records.record",
     "gatehouse.kernel.scheduling.schedule_records",
     "gatehouse.kernel.shedding",
     "gatehouse.kernel.selectors.conditions",

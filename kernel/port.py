@@ -27,8 +27,8 @@ from gatehouse.kernel.message import (
     When,
 )
 from gatehouse.kernel.message import Message as PlacedMessage
+from gatehouse.kernel.records.batch import NO_HEADERS
 from gatehouse.kernel.records.headers import asking_among
-from gatehouse.kernel.records.record import NO_HEADERS
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import Topic, TopicSettings

@@ -22,9 +22,8 @@ from gatehouse.kernel.addresses.subscriptions import Subscriptions
 from gatehouse.kernel.backpressure import Backpressure
 from gatehouse.kernel.message import Delivery, NumberedMessage, Piece, Placement, Record, Subscriber
 from gatehouse.kernel.ports import Loop, Worker
-from gatehouse.kernel.records.batch import missing, sound_records
+from gatehouse.kernel.records.batch import encode_headers, missing, sound_records
 from gatehouse.kernel.records.opened import Opened, Unreadable, opened_whole
-from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.write.pending_frame import Heard, Run

@@ -27,7 +27,7 @@ from gatehouse.kernel.message import (
     tell,
 )
 from gatehouse.kernel.port import HalfHolder, Port
-from gatehouse.kernel.records.record import encode_headers, encode_key, varint
+from gatehouse.kernel.records.batch import encode_headers, encode_key, varint
 from gatehouse.kernel.shedding import Shedding
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
