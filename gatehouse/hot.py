@@ -103,7 +103,7 @@ HOT_MODULES: Final = (
     "gatehouse.kernel.selectors.nodes",
     "gatehouse.kernel.selectors.selector",
     "gatehouse.kernel.selectors.tokens",
-    "gatehouse.kernel.delivery.watches",
+    "gatehouse.kernel.delivery.deliveries",
     "gatehouse.kernel.index.memtable",
     "gatehouse.kernel.addresses.address",
     "gatehouse.kernel.background",

@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from gatehouse.kernel.addresses.subscriptions import Subscriptions
     from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
     from gatehouse.kernel.backpressure import Backpressure
-    from gatehouse.kernel.delivery.deliveries import Deliveries
+    from gatehouse.kernel.delivery.deliveries import Deliveries, Watch, Watches
     from gatehouse.kernel.delivery.retained import RetainedValues
-    from gatehouse.kernel.delivery.watches import Watch, Watches
     from gatehouse.kernel.errors import StorageFailed
     from gatehouse.kernel.groups.calls import Groups
     from gatehouse.kernel.ids import Identity

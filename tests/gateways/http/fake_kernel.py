@@ -14,7 +14,7 @@ from typing import Any
 from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.addresses.routes import Routed, RouteEntry, Routes
 from gatehouse.kernel.api import DoorSide
-from gatehouse.kernel.delivery.watches import Watch, Watches
+from gatehouse.kernel.delivery.deliveries import Watch, Watches
 from gatehouse.kernel.errors import InvalidTopic, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownTopic
 from gatehouse.kernel.message import (
     Fetched,
