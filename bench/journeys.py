@@ -13,7 +13,7 @@ from typing import Any
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.message import Leased
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.settings import JourneySettings
 from tests.kernel.rig import Rig
 

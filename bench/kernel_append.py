@@ -17,7 +17,7 @@ import time
 from bench.kernel_rig import KernelRig, run_on_kernel
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.message import Placement, Stored
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.write import pending_frame
 
 IN_FLIGHT = 32       # bursts appended and not yet answered: group commit makes frames of them

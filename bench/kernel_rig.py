@@ -13,8 +13,7 @@ from typing import Any
 
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.kernel import Kernel
-from gatehouse.kernel.log.disk import RealDisk
-from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.log.segments import RealDisk, SegmentLog
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.store import RocksStore

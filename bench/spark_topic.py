@@ -15,8 +15,7 @@ from typing import Final
 from bench.load_kafka import PRODUCE, Run, create_topic, request_head, text
 from bench.load_pair import LoadFailed, receive
 from gatehouse.kernel.message import Piece
-from gatehouse.kernel.records.batch import as_batch
-from gatehouse.kernel.records.record import encode_key, varint
+from gatehouse.kernel.records.batch import as_batch, encode_key, varint
 
 TOPIC: Final = "measured"
 PARTITIONS: Final = 8

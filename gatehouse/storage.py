@@ -30,10 +30,9 @@ from gatehouse.gateways.properties.envelope import SELECTOR_NAMES
 from gatehouse.kernel.circuit_breaker import CircuitBreaker
 from gatehouse.kernel.ids import ForeignShard
 from gatehouse.kernel.kernel import Kernel
-from gatehouse.kernel.log.disk import RealDisk
 from gatehouse.kernel.log.disk_guard import NoReserve, Reserve, ReserveFile
 from gatehouse.kernel.log.log import Damage, LogFailed, LogFull
-from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.log.segments import RealDisk, SegmentLog
 from gatehouse.kernel.log.set_aside import Note
 from gatehouse.kernel.ports import Notices
 from gatehouse.kernel.state.catalogue import FILE, Catalogue, InvalidUrl, NewerSchema, copy_truth, default_url

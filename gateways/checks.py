@@ -16,7 +16,7 @@ import orjson
 
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.errors import AlreadyDecided, InvalidCheckBack
-from gatehouse.kernel.records.record import public_headers
+from gatehouse.kernel.records.batch import public_headers
 from gatehouse.transactions.coordinator import Check, CheckSettings, Decision
 from gatehouse.transactions.settings import MAX_TIME_MS
 

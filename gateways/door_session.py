@@ -25,7 +25,7 @@ from gatehouse.gateways.properties.to_door import Envelope
 from gatehouse.gateways.retained_feed import PAGE_VALUES, RetainedFeed
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.message import RETAIN, TRANSIENT
-from gatehouse.kernel.records.record import encode_headers, public_headers
+from gatehouse.kernel.records.batch import encode_headers, public_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.credentials import Credentials

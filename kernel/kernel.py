@@ -25,9 +25,8 @@ from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
 from gatehouse.kernel.background import Background, LiveWork
 from gatehouse.kernel.backpressure import Backpressure
 from gatehouse.kernel.backup.backups import Backups, Copied, Cutting
-from gatehouse.kernel.delivery.deliveries import Deliveries
+from gatehouse.kernel.delivery.deliveries import Deliveries, Watch, Watches
 from gatehouse.kernel.delivery.retained import RetainedValues
-from gatehouse.kernel.delivery.watches import Watch, Watches
 from gatehouse.kernel.errors import InvalidTopic
 from gatehouse.kernel.groups.calls import Groups
 from gatehouse.kernel.groups.definitions import LiveGroups

@@ -99,7 +99,7 @@ class Origin:
         self.client: str = client
         self.peer: str = peer
         self.traces: bool = traces       # it has the right to have messages followed
-        self.named_at: int = 0           # where the log says who this is, see `records.record`
+        self.named_at: int = 0           # where the log says who this is, see `records.batch`
 
     def note_named(self, at: int) -> None:
         """The log says there who this is."""

@@ -27,8 +27,8 @@ from gatehouse.kernel.message import (
     When,
 )
 from gatehouse.kernel.message import Message as PlacedMessage
+from gatehouse.kernel.records.batch import NO_HEADERS
 from gatehouse.kernel.records.headers import asking_among
-from gatehouse.kernel.records.record import NO_HEADERS
 from gatehouse.kernel.records.validation import Divert
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import Topic, TopicSettings
@@ -39,9 +39,8 @@ if TYPE_CHECKING:
     from gatehouse.kernel.addresses.subscriptions import Subscriptions
     from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
     from gatehouse.kernel.backpressure import Backpressure
-    from gatehouse.kernel.delivery.deliveries import Deliveries
+    from gatehouse.kernel.delivery.deliveries import Deliveries, Watch, Watches
     from gatehouse.kernel.delivery.retained import RetainedValues
-    from gatehouse.kernel.delivery.watches import Watch, Watches
     from gatehouse.kernel.errors import StorageFailed
     from gatehouse.kernel.groups.calls import Groups
     from gatehouse.kernel.ids import Identity

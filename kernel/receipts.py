@@ -32,8 +32,8 @@ from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.errors import KernelError, ReceiptDenied, Stopping
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Allowed, Judge, Message, Placement
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.records.headers import CORRELATION, TRACEPARENT, Asked, asked_in, asking_among
-from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.write.committer import Committer, QueueLimits
 from gatehouse.kernel.write.pending_frame import PendingFrame, Run, check

@@ -38,9 +38,16 @@ from gatehouse.kernel.message import (
     Stamp,
     Stored,
 )
-from gatehouse.kernel.records.batch import OpenPiece, open_piece
+from gatehouse.kernel.records.batch import (
+    OpenPiece,
+    are_too_many,
+    encode_headers,
+    open_piece,
+    read_headers,
+    skip_records,
+    split_records,
+)
 from gatehouse.kernel.records.headers import EXPIRES_HEADER, MAX_DIGITS
-from gatehouse.kernel.records.record import are_too_many, encode_headers, read_headers, skip_records, split_records
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.errors import HistoryParted, LinkRefused, OutOfTurn, PositionGap, RelayError
 from gatehouse.relay.histories import DELETED, PARTED, PARTED_MARK, TOPIC_GONE, Last, Loss, Losses, mark_of

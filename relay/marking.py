@@ -15,17 +15,17 @@ from typing import Final
 
 from gatehouse.kernel.addresses.routes import STATED
 from gatehouse.kernel.message import RETAIN, SHOWN_ORIGIN, FirstLevel, Message, Placement
-from gatehouse.kernel.records.batch import OpenPiece
-from gatehouse.kernel.records.headers import CONTEXT_MARK, EXPIRES_HEADER, RECEIPT_MARK, TRACE_MARK
-from gatehouse.kernel.records.record import (
+from gatehouse.kernel.records.batch import (
     MARK,
     NO_HEADERS,
+    OpenPiece,
     add_header,
     encode_key,
     encode_record,
     skip_records,
     split_records,
 )
+from gatehouse.kernel.records.headers import CONTEXT_MARK, EXPIRES_HEADER, RECEIPT_MARK, TRACE_MARK
 from gatehouse.relay.origins import Ending, ending_of
 
 AT_ONCE: Final = 4_096

@@ -18,7 +18,7 @@ from hmac import compare_digest
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.message import SHOWN_ORIGIN, Headers, Stamp
-from gatehouse.kernel.records.record import MARK, SMALL, read_headers, varint
+from gatehouse.kernel.records.batch import MARK, SMALL, read_headers, varint
 from gatehouse.relay.positions import HUB_BYTES, HubPartition
 
 ORIGIN_HEADER: Final = MARK + b"origin"

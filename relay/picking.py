@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 from gatehouse.gateways.admission.own_topics import AUDIT_TOPIC, CHECKS, HELD
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER, UNROUTED, join_address
 from gatehouse.kernel.message import DOOR_MASK, RETAIN, Piece, Record
-from gatehouse.kernel.records.batch import sound_records
-from gatehouse.kernel.records.record import encode_headers, encode_key, encode_record, public_record
+from gatehouse.kernel.records.batch import encode_headers, encode_key, encode_record, public_record, sound_records
 from gatehouse.relay.origins import CLOCK_HEADER, ORIGIN_HEADER, Came, Marks
 from gatehouse.relay.passing import Filters
 from gatehouse.relay.replies import Replies

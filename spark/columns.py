@@ -18,7 +18,7 @@ from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.errors import CorruptBatch
 from gatehouse.kernel.message import DOOR_MASK, RETAIN, TRANSIENT, Headers
-from gatehouse.kernel.records.record import read_headers
+from gatehouse.kernel.records.batch import read_headers
 from gatehouse.spark.answers import Longs
 from gatehouse.spark.records import Located
 

@@ -17,9 +17,18 @@ import zstandard
 from crc32c import crc32c
 
 from gatehouse.kernel.addresses.murmur2 import POSITIVE
-from gatehouse.kernel.records.batch import CRC_COVERS_FROM, HEADER_BYTES, LENGTH_COVERS_FROM
+from gatehouse.kernel.records.batch import (
+    CRC_COVERS_FROM,
+    HEADER_BYTES,
+    LENGTH_COVERS_FROM,
+    NO_HEADERS,
+    NULL,
+    SMALL,
+    SMALL_LIMIT,
+    encode_headers,
+    varint,
+)
 from gatehouse.kernel.records.compression import LZ4, NONE, ZSTD
-from gatehouse.kernel.records.record import NO_HEADERS, NULL, SMALL, SMALL_LIMIT, encode_headers, varint
 from gatehouse.spark.answers import Longs
 
 HTTP: Final = 2

@@ -1,6 +1,6 @@
 """Records of many pieces found all at once: where each one's key, value and headers lie, without touching them.
 
-A record is in `kernel.records.record`'s form. Its length stands in front, so the next one's place follows from it and
+A record is in `kernel.records.batch`'s form. Its length stands in front, so the next one's place follows from it and
 records must be found one after the other (`record_starts`, which is compiled where there is a compiler); everything
 else is the same for all of them and is done by numpy in columns: lengths of keys and values, timestamps, where
 headers begin.
@@ -26,9 +26,9 @@ from gatehouse.kernel.records.batch import (
     LOG_APPEND_TIME,
     MAX_OPENED_BYTES,
     read_header,
+    record_starts,
 )
 from gatehouse.kernel.records.compression import decompress
-from gatehouse.kernel.records.record import record_starts
 from gatehouse.spark.answers import NO_PRINCIPALS, Heads, Longs, Principals
 
 Bytes = npt.NDArray[np.uint8]

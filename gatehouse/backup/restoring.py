@@ -22,9 +22,8 @@ from gatehouse.backup import manifest as manifests
 from gatehouse.backup.manifest import INCOMPLETE, SEGMENTS, Copy, Manifest
 from gatehouse.datadir import FORMAT, begin_data_dir
 from gatehouse.exits import Refused
-from gatehouse.kernel.log.disk import RealDisk
 from gatehouse.kernel.log.log import Damage, LogFailed, LogFull
-from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.log.segments import RealDisk, SegmentLog
 from gatehouse.kernel.recovery.resuming import LogSummary, look_through, resume
 
 PIECE_BYTES: Final = 1 << 20

@@ -80,8 +80,7 @@ class FolderSource:
 
     def __init__(self, folder: Path, name: str, catalogue: str, file: Path | None) -> None:
         from gatehouse.datadir import FORMAT
-        from gatehouse.kernel.log.disk import RealDisk
-        from gatehouse.kernel.log.segments import SegmentLog
+        from gatehouse.kernel.log.segments import RealDisk, SegmentLog
         from gatehouse.kernel.recovery.resuming import lineage_of, look_through
         from gatehouse.kernel.state.catalogue import copy_truth
         self._log = SegmentLog(RealDisk(folder))

@@ -18,7 +18,7 @@ from gatehouse.gateways.admission.own_topics import AUDIT_LEVEL, AUDIT_TOPIC
 from gatehouse.gateways.admission.patterns import escaped
 from gatehouse.gateways.admission.principal import DEFAULT_TENANT
 from gatehouse.kernel.errors import KernelError, TopicExists
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import HubPort

@@ -16,7 +16,7 @@ from gatehouse.gateways.admission.principal import ANONYMOUS, Principal
 from gatehouse.kernel.errors import KeptFull, KernelError, Stopping, StorageFull
 from gatehouse.kernel.groups.sharing import SHARE
 from gatehouse.kernel.message import Origin
-from gatehouse.kernel.records.record import add_header, encode_header
+from gatehouse.kernel.records.batch import add_header, encode_header
 from gatehouse.kernel.sessions.session_values import NO_LISTENER, Outgoing
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from typing import Final
 from gatehouse.gateways.amqp.errors import ConnectionFault
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import DOOR_MASK, TRANSIENT, Leased
+from gatehouse.kernel.records.batch import MARK, encode_header, read_varint, varint
 from gatehouse.kernel.records.headers import CONTEXT_MARK, CORRELATION
-from gatehouse.kernel.records.record import MARK, encode_header, read_varint, varint
 from gatehouse.tracing.context import OWN_BYTES
 
 DOOR: Final = 3                        # this door's number in each record's attributes

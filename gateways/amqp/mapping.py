@@ -19,8 +19,8 @@ from gatehouse.gateways.checks import InvalidHalfName, read_half_name
 from gatehouse.gateways.properties.from_door import from_door
 from gatehouse.gateways.properties.to_door import DoorProperties, Envelope, to_door
 from gatehouse.kernel.message import RETAIN, TRANSIENT
+from gatehouse.kernel.records.batch import encode_headers, named_headers, public_headers, read_headers, read_varint
 from gatehouse.kernel.records.headers import CORRELATION, TRACE
-from gatehouse.kernel.records.record import encode_headers, named_headers, public_headers, read_headers, read_varint
 from gatehouse.tracing.context import HEADER as TRACEPARENT
 from gatehouse.tracing.context import STATE as TRACESTATE
 from gatehouse.tracing.context import traceparent_in

@@ -34,7 +34,7 @@ from gatehouse.kernel.groups.cursor import MAX_ATTEMPT
 from gatehouse.kernel.groups.group_settings import NOTHING, Queue, QueueSettings
 from gatehouse.kernel.groups.sharing import SHARE
 from gatehouse.kernel.message import DOOR_MASK, NOBODY, Handle, Leased, Message, Origin, Owner, Placement, Stored
-from gatehouse.kernel.records.record import named_headers
+from gatehouse.kernel.records.batch import named_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard

@@ -25,8 +25,7 @@ from gatehouse.gateways.amqp.errors import ConnectionFault, SyntaxFault, precond
 from gatehouse.gateways.amqp.tables import INTEGERS, TYPE_NAMES, Field, Table, plain, text
 from gatehouse.gateways.amqp.vhost import AmqpQueue, StreamPlace
 from gatehouse.kernel.errors import OffsetOutOfRange, TopicExists
-from gatehouse.kernel.records.batch import sound_records
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers, sound_records
 from gatehouse.kernel.state.topics import TopicSettings
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from gatehouse.gateways.http.mapping import SAID_FROM_NOW, Publication, read_hea
 from gatehouse.gateways.http.problems import CONTENT_TYPE, PROBLEMS, Refusal, document_of, encode_problem, problem_of
 from gatehouse.gateways.http.representation import matches, strong_tag, tag_of
 from gatehouse.kernel.errors import AlreadyDecided, KernelError, TooManyTopics
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.tracing.context import hex_of, in_a_line
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from gatehouse.gateways.json_messages import OF_THE_RECORD, json_name
 from gatehouse.gateways.properties.envelope import FIELDS, Cell, EnvelopeField, Kind, Shape, Where
 from gatehouse.gateways.properties.values import CHARSET, normalize, read
 from gatehouse.kernel.message import NOW, RETAIN, Place, When
-from gatehouse.kernel.records.record import SENT_HEADERS
+from gatehouse.kernel.records.batch import SENT_HEADERS
 from gatehouse.tracing.context import HEADER, MAX_BYTES, OF_CONTEXT, STATE
 
 """This door's column in the property table."""

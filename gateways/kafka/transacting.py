@@ -30,9 +30,8 @@ from gatehouse.gateways.kafka.mapping import Refused, code_of
 from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.group_settings import check_name
-from gatehouse.kernel.records.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_BYTES
+from gatehouse.kernel.records.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_BYTES, encode_headers
 from gatehouse.kernel.records.compression import NONE
-from gatehouse.kernel.records.record import encode_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import Services

@@ -24,7 +24,7 @@ from gatehouse.gateways.mqtt.errors import MalformedPacket, PacketTooLarge, Prot
 from gatehouse.gateways.slowing import COUNTS, GOES, LAST
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT
-from gatehouse.kernel.records.record import NO_HEADERS
+from gatehouse.kernel.records.batch import NO_HEADERS
 
 DOOR: Final = 1                        # this door's number in each record's attributes
 PACKET_IDS: Final = 65536              # ids are 1 to 65535; 0 is none [MQTT-2.3.1-1]

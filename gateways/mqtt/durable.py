@@ -29,7 +29,7 @@ from gatehouse.gateways.mqtt.mapping import topic_field
 from gatehouse.gateways.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, encode_ack
 from gatehouse.gateways.mqtt.properties import encode_property, with_length
 from gatehouse.kernel.message import Stored
-from gatehouse.kernel.records.record import add_header, encode_headers
+from gatehouse.kernel.records.batch import add_header, encode_headers
 from gatehouse.kernel.sessions.session_values import IDS_MAX, Entrusted, Outgoing, Owed, Released, Subscribed
 
 if TYPE_CHECKING:

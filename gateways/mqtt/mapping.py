@@ -18,7 +18,7 @@ from gatehouse.gateways.mqtt.properties import stored_headers
 from gatehouse.gateways.mqtt.reading import decode_text
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Record
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.sessions.session_values import Will as KeptWill
 
 QUEUE: Final = "$queue/"       # an address of a queue: where answers to AMQP's clients go

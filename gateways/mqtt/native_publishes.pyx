@@ -28,7 +28,7 @@ cdef extern from "<time.h>" nogil:
 from gatehouse.gateways.switchboard import PART_BYTES, PART_MESSAGES
 from gatehouse.gateways.mqtt.codec import DOOR
 from gatehouse.kernel.message import RETAIN, TRANSIENT
-from gatehouse.kernel.records.record import NO_HEADERS
+from gatehouse.kernel.records.batch import NO_HEADERS
 
 cdef enum:
     MESSAGES = 16              # of one read: what the gathering takes in one part

@@ -29,8 +29,8 @@ from gatehouse.gateways.properties.envelope import Kind, Shape
 from gatehouse.gateways.properties.values import normalize, show
 from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.message import DOOR_MASK
+from gatehouse.kernel.records.batch import NO_HEADERS, encode_headers, public_headers
 from gatehouse.kernel.records.headers import TRACE_MARK
-from gatehouse.kernel.records.record import NO_HEADERS, encode_headers, public_headers
 from gatehouse.tracing.context import HEADER as TRACEPARENT
 from gatehouse.tracing.context import is_of_a_hub
 

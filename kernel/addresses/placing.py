@@ -24,7 +24,7 @@ from gatehouse.kernel.errors import (
     Unroutable,
 )
 from gatehouse.kernel.message import Headers, Message, Placement
-from gatehouse.kernel.records.record import encode_header, encode_key
+from gatehouse.kernel.records.batch import encode_header, encode_key
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.topics import Topic, Topics
 

@@ -44,7 +44,7 @@ from gatehouse.kernel.addresses.murmur2 import partition_for
 from gatehouse.kernel.addresses.templates import ADDRESS, REST, InvalidTemplate, Template
 from gatehouse.kernel.errors import InvalidAddress, Unroutable
 from gatehouse.kernel.message import Headers, Placement
-from gatehouse.kernel.records.record import add_header, encode_header, named_headers, varint
+from gatehouse.kernel.records.batch import add_header, encode_header, named_headers, varint
 
 CAPTURE: Final = re.compile(r"\{([A-Za-z_][A-Za-z0-9_]*)\}")
 WHOLE_ADDRESS: Final = "{address}"

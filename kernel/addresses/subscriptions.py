@@ -12,7 +12,7 @@ from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.addresses.audience import Audience
 from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.message import Chooser, Delivery, FirstLevel, Message, Placement, Subscriber
-from gatehouse.kernel.records.record import encode_header
+from gatehouse.kernel.records.batch import encode_header
 
 CHOSEN_MAX: Final = 1_024              # sets of queues that are remembered of one address; forgotten beyond that
 

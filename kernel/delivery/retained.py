@@ -32,9 +32,8 @@ from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import RETAIN, Message, OnRetained, ReadStamp, Retained, Stamp, Stored, Written
 from gatehouse.kernel.ports import Worker
 from gatehouse.kernel.records import inline
-from gatehouse.kernel.records.batch import records_of
+from gatehouse.kernel.records.batch import public_record, records_of
 from gatehouse.kernel.records.headers import expires_at
-from gatehouse.kernel.records.record import public_record
 from gatehouse.kernel.state.state import Changed, Kind, StateTable, decode_held, store_key
 from gatehouse.kernel.state.store import IndexStore, SortedCursor
 from gatehouse.kernel.state.topics import Topics

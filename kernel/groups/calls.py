@@ -45,7 +45,7 @@ from gatehouse.kernel.groups.queues import Queues
 from gatehouse.kernel.groups.sharing import Shared, Sharing
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import NOBODY, RETAIN, Chooser, Handle, Leased, Message, Origin, Owner, Placement, Record
-from gatehouse.kernel.records.record import encode_headers, public_headers, read_headers
+from gatehouse.kernel.records.batch import encode_headers, public_headers, read_headers
 from gatehouse.kernel.state.state import Kind, Views, offset_record
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.watermarks import Watermarks

@@ -30,8 +30,8 @@ from gatehouse.kernel.groups.group_settings import DEAD_LETTER_PREFIX, Queue, Qu
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy
 from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.message import RETAIN, Headers, Leased, Message, Placement, Record
+from gatehouse.kernel.records.batch import encode_headers, read_headers
 from gatehouse.kernel.records.headers import EXPIRES_HEADER
-from gatehouse.kernel.records.record import encode_headers, read_headers
 from gatehouse.kernel.retention.holders import Stretch
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.write.pending_frame import check

@@ -21,8 +21,8 @@ from gatehouse.kernel.groups.prefetcher import Fetch, Prefetcher, Verdict
 from gatehouse.kernel.message import Fetched, Leased
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.records import headers
+from gatehouse.kernel.records.batch import read_headers
 from gatehouse.kernel.records.headers import EXPIRES_HEADER
-from gatehouse.kernel.records.record import read_headers
 from gatehouse.kernel.state.watermarks import Watermarks
 
 if TYPE_CHECKING:

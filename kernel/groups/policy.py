@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.errors import CorruptBatch
 from gatehouse.kernel.message import Leased
-from gatehouse.kernel.records.record import read_headers
+from gatehouse.kernel.records.batch import read_headers
 from gatehouse.kernel.selectors.selector import parse_selector
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.write.pending_frame import PendingFrame

@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING, Final
 from gatehouse.kernel.errors import CorruptBatch, OffsetOutOfRange
 from gatehouse.kernel.groups.cursor import Cursor, Lease
 from gatehouse.kernel.message import Fetched, Leased, Piece
-from gatehouse.kernel.records.batch import LAST_OFFSET, missing, open_piece
+from gatehouse.kernel.records.batch import LAST_OFFSET, missing, open_piece, skip_records, split_records
 from gatehouse.kernel.records.headers import EXPIRES_HEADER
 from gatehouse.kernel.records.opened import Unreadable
-from gatehouse.kernel.records.record import skip_records, split_records
 from gatehouse.kernel.retention.holders import Stretch
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from gatehouse.kernel.message import NOW, RETAIN, Handle, Message, Owner, Placem
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
+from gatehouse.kernel.records.batch import add_header, encode_header, read_headers
 from gatehouse.kernel.records.headers import asking_among
-from gatehouse.kernel.records.record import add_header, encode_header, read_headers
 from gatehouse.kernel.scheduling.schedule_records import Pending
 from gatehouse.kernel.scheduling.scheduling import AT_ONCE, MAX_DELAY_MS, Due, Scheduling, first_due, pending_of
 from gatehouse.kernel.state.clock import Clock

@@ -32,9 +32,8 @@ from gatehouse.kernel.log.frame import WHOLE
 from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.message import COLD_BYTES, Fetched, Piece
 from gatehouse.kernel.ports import Worker
-from gatehouse.kernel.records.batch import sound_records
+from gatehouse.kernel.records.batch import give_public, sound_records
 from gatehouse.kernel.records.opened import Unreadable, parts_of
-from gatehouse.kernel.records.record import give_public
 from gatehouse.kernel.state.state import Changed, Kind, StateTable
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.watermarks import Watermarks

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from gatehouse.kernel.journeys.following import evenly
 from gatehouse.kernel.message import Origin, Placement
-from gatehouse.kernel.records.record import NO_HEADERS, add_header, encode_header, named_headers, without_headers
+from gatehouse.kernel.records.batch import NO_HEADERS, add_header, encode_header, named_headers, without_headers
 from gatehouse.kernel.write.pending_frame import Run
 from gatehouse.tracing.context import HEADER, OF_CONTEXT, STATE, Context, only_context
 from gatehouse.tracing.events import TEXT_BYTES, Kind, scattered, scattered_texts, text, trace_of, unsigned

@@ -41,10 +41,9 @@ from gatehouse.kernel.log.disk_guard import DiskGuard
 from gatehouse.kernel.message import DOOR_MASK, Leased, Message, Origin, Placement, Record, Speaker
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.recorder import Hearing
-from gatehouse.kernel.records.batch import CODEC_MASK
+from gatehouse.kernel.records.batch import CODEC_MASK, NO_HEADERS, named_headers, read_headers
 from gatehouse.kernel.records.compression import NONE
 from gatehouse.kernel.records.headers import asks_for_trace
-from gatehouse.kernel.records.record import NO_HEADERS, named_headers, read_headers
 from gatehouse.kernel.records.validation import InBatch, Validated
 from gatehouse.kernel.records.validation import with_contexts as batch_with_contexts
 from gatehouse.kernel.settings import JourneySettings

@@ -18,8 +18,7 @@ from gatehouse.kernel.journeys.origins import Origins
 from gatehouse.kernel.journeys.publishers import OnAuthors, Publishers
 from gatehouse.kernel.journeys.trail import EXTENT, TENANT, Trail, hash_of, named, of_id, of_message, of_trace
 from gatehouse.kernel.message import Fetched, Headers, Origin, Piece, Record
-from gatehouse.kernel.records.batch import sound_records
-from gatehouse.kernel.records.record import public_record
+from gatehouse.kernel.records.batch import public_record, sound_records
 from gatehouse.kernel.state.state import Views
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.state.watermarks import Watermarks

@@ -23,8 +23,8 @@ from gatehouse.kernel.groups.sharing import SHARE
 from gatehouse.kernel.journeys.looking import IS_LEASED, QUEUE, SETTLED, WAITING, Journey, Looking, Standing
 from gatehouse.kernel.message import Leased, Record
 from gatehouse.kernel.ports import Loop
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.records.headers import NEVER, expires_at
-from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.scheduling.queries import Scheduled
 from gatehouse.kernel.scheduling.schedule_records import Fate, Pending
 from gatehouse.kernel.scheduling.scheduling import Scheduling

@@ -20,10 +20,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
-from gatehouse.kernel.log.disk import Disk
-
 if TYPE_CHECKING:
-    from gatehouse.kernel.log.segments import SegmentReader
+    from gatehouse.kernel.log.segments import Disk, SegmentReader
 
 DAMAGED: Final = "damaged"
 TAIL: Final = "-tail-"                 # in the names of tails

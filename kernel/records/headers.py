@@ -7,7 +7,7 @@
     x-trace          `always` asks that it be followed, as the sampled flag of a `traceparent` does; whether its sender
                      may ask is another question: `message.Origin.traces`
 
-`address` is read by `kernel.addresses.routes`, what a door keeps for itself by `kernel.records.record`.
+`address` is read by `kernel.addresses.routes`, what a door keeps for itself by `kernel.records.batch`.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from gatehouse.kernel.message import Headers
-from gatehouse.kernel.records.record import named_headers, varint
+from gatehouse.kernel.records.batch import named_headers, varint
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.tracing.context import HEADER, read
 

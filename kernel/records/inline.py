@@ -13,7 +13,7 @@ import struct
 from typing import Final
 
 from gatehouse.kernel.message import Message, Piece, Record
-from gatehouse.kernel.records.record import add_header, encode_headers, encode_key, encode_record
+from gatehouse.kernel.records.batch import add_header, encode_headers, encode_key, encode_record
 
 _FRONT = struct.Struct(">qqq")
 FRONT_BYTES: Final = _FRONT.size

@@ -22,9 +22,10 @@ from gatehouse.kernel.records.batch import (
     opened,
     opened_header,
     read_header,
+    skip_large,
+    skip_records,
 )
 from gatehouse.kernel.records.compression import NONE
-from gatehouse.kernel.records.record import skip_large, skip_records
 
 PART_RECORDS: Final = 5_000            # of one part: decoded, the smallest take a hundred times their bytes
 MARK_EVERY: Final = 256                # records between two places that are remembered

@@ -32,24 +32,22 @@ from gatehouse.kernel.records.batch import (
     CRC_COVERS_FROM,
     HEADER_BYTES,
     LENGTH_COVERS_FROM,
+    MAX_HEADERS,
     MAX_OPENED_BYTES,
     NO_TIMESTAMP,
     BatchHeader,
+    add_header,
+    decode_records,
     read_header,
+    read_headers,
+    read_varint,
     stamped,
+    varint,
     walk_records,
+    without_headers,
 )
 from gatehouse.kernel.records.compression import NONE, OpenedTooLarge, compress, decompress
 from gatehouse.kernel.records.headers import CONTEXT_MARK, RECEIPT_MARK, TRACE_MARK, Asked, asked_of, asks_for_trace_of
-from gatehouse.kernel.records.record import (
-    MAX_HEADERS,
-    add_header,
-    decode_records,
-    read_headers,
-    read_varint,
-    varint,
-    without_headers,
-)
 from gatehouse.tracing.context import OF_CONTEXT
 
 SMALL_BYTES: Final = 1 << 20           # what any batch may open to, however small it is stored

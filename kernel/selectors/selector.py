@@ -34,7 +34,7 @@ from gatehouse.kernel.addresses.filters import matches as filter_matches
 from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.errors import InvalidFilter, InvalidSelector
 from gatehouse.kernel.message import Headers
-from gatehouse.kernel.records.record import named_headers
+from gatehouse.kernel.records.batch import named_headers
 from gatehouse.kernel.selectors.conditions import Condition, Slots, compile_condition
 from gatehouse.kernel.selectors.parser import MAX_TERMS, Source, parse_condition
 from gatehouse.kernel.selectors.tokens import check_text

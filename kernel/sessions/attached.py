@@ -15,9 +15,8 @@ from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.errors import OffsetOutOfRange, Stopping
 from gatehouse.kernel.message import EXACTLY_ONCE, RETAIN, TRANSIENT, Fetched, Headers, Owner, Record, Stored
 from gatehouse.kernel.ports import Loop
-from gatehouse.kernel.records.batch import sound_records
+from gatehouse.kernel.records.batch import MARK, encode_header, read_headers, sound_records
 from gatehouse.kernel.records.headers import expires_at
-from gatehouse.kernel.records.record import MARK, encode_header, read_headers
 from gatehouse.kernel.sessions.entrusted import Entrusting
 from gatehouse.kernel.sessions.keeper import Keeper
 from gatehouse.kernel.sessions.session import OF_FLIGHT, OF_RECEIVED, Session, waits_for

@@ -31,10 +31,10 @@ from gatehouse.kernel.records.batch import (
     TRANSACTIONAL,
     BatchHeader,
     check_batch,
+    encode_headers,
     read_header,
     stamped,
 )
-from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.records.validation import Divert, Validated
 from gatehouse.kernel.state.topics import Topic, Topics
 from gatehouse.kernel.write.committer import KEPT_FULL, UNFOLLOWED, Appending, Committer, ReceiptKeeper

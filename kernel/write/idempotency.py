@@ -28,9 +28,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gatehouse.kernel.errors import IdempotencyConflict
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import NOW, RETAIN, Message, Owner, When
-from gatehouse.kernel.records.batch import HEADER_BYTES
+from gatehouse.kernel.records.batch import HEADER_BYTES, encode_headers, read_headers
 from gatehouse.kernel.records.headers import EXPIRES_HEADER
-from gatehouse.kernel.records.record import encode_headers, read_headers
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.write.pending_frame import PendingFrame, Places, Repeatable, Submission
 from gatehouse.tracing.context import HEADER, STATE

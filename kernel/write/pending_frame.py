@@ -40,17 +40,19 @@ from gatehouse.kernel.message import (
     Record,
     Stored,
 )
-from gatehouse.kernel.records.batch import PLACE_BYTES, BatchHeader, place_of
-from gatehouse.kernel.records.headers import CONTEXT_MARK, RECEIPT_MARK, TRACE_MARK
-from gatehouse.kernel.records.record import (
+from gatehouse.kernel.records.batch import (
     CARRIED_HEADERS,
     NULL,
+    PLACE_BYTES,
     SMALL_LIMIT,
+    BatchHeader,
     add_header,
     are_too_many,
+    place_of,
     read_varint,
     varint,
 )
+from gatehouse.kernel.records.headers import CONTEXT_MARK, RECEIPT_MARK, TRACE_MARK
 from gatehouse.kernel.state.state import Kind, decode_offset_key
 
 FIRST: Final = 14

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from gatehouse.kernel.errors import KernelError
-from gatehouse.kernel.log.disk import RealDisk
-from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.log.segments import RealDisk, SegmentLog
 from gatehouse.kernel.records.batch import check_batch
 from tests.faults.attack import Attack
 from tests.faults.bit_flips import flip

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
-from gatehouse.kernel.delivery.watches import Watches
+from gatehouse.kernel.delivery.deliveries import Watches
 from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.message import Speaker
 from gatehouse.kernel.port import Port

@@ -14,7 +14,7 @@ PORT = "api"
 VALUES = {
     "addresses.address", "addresses.audience", "addresses.filters", "addresses.murmur2", "addresses.routes",
     "addresses.templates", "assigned.assigned_values", "errors", "groups.group_settings", "ids", "message",
-    "ports", "records.batch", "records.compression", "records.headers", "records.record", "records.validation",
+    "ports", "records.batch", "records.compression", "records.headers", "records.validation",
     "sessions.session_values", "settings", "shedding", "state.partition_ids", "state.topics",
 }
 """Modules of values, and of pure functions of them."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from crc32c import crc32c
 
 from gatehouse.kernel.message import Headers
-from gatehouse.kernel.records.record import encode_headers, encode_key, varint
+from gatehouse.kernel.records.batch import encode_headers, encode_key, varint
 
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _BEFORE = struct.Struct(">qiibI")

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from gatehouse.kernel.errors import InvalidRecord, InvalidTimestamp, KernelError, MessageTooLarge
-from gatehouse.kernel.records.batch import MAX_BATCH_RECORDS, MAX_TIMESTAMP_MS
-from gatehouse.kernel.records.record import NO_HEADERS, NULL, encode_key, varint
+from gatehouse.kernel.records.batch import MAX_BATCH_RECORDS, MAX_TIMESTAMP_MS, NO_HEADERS, NULL, encode_key, varint
 from tests.kernel.batches import encode_record, wrap
 from tests.kernel.packers import PACKERS
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import zstandard
 
+from gatehouse.kernel.records.batch import varint
 from gatehouse.kernel.records.compression import ZSTD
-from gatehouse.kernel.records.record import varint
 from gatehouse.kernel.state.topics import Topic, TopicSettings
 from tests.kernel.batches import encode_record, wrap
 from tests.kernel.rig import Rig

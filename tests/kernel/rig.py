@@ -5,15 +5,13 @@ from pathlib import Path
 
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.kernel import Kernel
-from gatehouse.kernel.log.disk import Disk, RealDisk
 from gatehouse.kernel.log.disk_guard import Reserve
 from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.log.memory_log import MemoryLog
-from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.log.segments import Disk, RealDisk, SegmentLog
 from gatehouse.kernel.message import Fetched, Message, Placement, Record, Stored
 from gatehouse.kernel.ports import Notices
-from gatehouse.kernel.records.batch import records_of
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers, records_of
 from gatehouse.kernel.settings import JourneySettings, KernelSettings
 from gatehouse.kernel.state.projection import Projection
 from gatehouse.kernel.state.store import IndexStore, MemoryStore

@@ -14,8 +14,7 @@ from gatehouse.kernel.errors import (
     UnknownTopic,
 )
 from gatehouse.kernel.message import RETAIN, Piece
-from gatehouse.kernel.records.batch import as_batch, check_batch
-from gatehouse.kernel.records.record import encode_headers, encode_key, varint
+from gatehouse.kernel.records.batch import as_batch, check_batch, encode_headers, encode_key, varint
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import TopicSettings

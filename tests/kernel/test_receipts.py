@@ -10,8 +10,8 @@ from gatehouse.kernel.errors import ReceiptDenied
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.message import Allowed, Leased, When
 from gatehouse.kernel.receipts import AllAwaited, Awaited, decode, key_of
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.records.headers import MAX_BYTES, Asked, asked_in
-from gatehouse.kernel.records.record import encode_headers
 from tests.kernel.batches import batch_of
 from tests.kernel.full_log import FullLog
 from tests.kernel.rig import Rig

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from gatehouse.kernel.errors import CorruptBatch, InvalidSelector
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.selectors.like import MAX_LIKE_BYTES
 from gatehouse.kernel.selectors.parser import MAX_DEPTH, MAX_TERMS
 from gatehouse.kernel.selectors.selector import MAX_JSON_BYTES, parse_address, parse_headers, parse_selector, parse_tags

@@ -21,7 +21,7 @@ from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings,
 from gatehouse.kernel.groups.policy import Ordering
 from gatehouse.kernel.groups.prefetcher import Prefetcher
 from gatehouse.kernel.message import Leased, Message, Placement
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.state import Kind
 from tests.kernel.rig import Rig

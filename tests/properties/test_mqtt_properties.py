@@ -11,7 +11,7 @@ from gatehouse.gateways.mqtt.errors import ProtocolError
 from gatehouse.gateways.mqtt.outbox import Window
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import TRANSIENT
-from gatehouse.kernel.records.record import NO_HEADERS
+from gatehouse.kernel.records.batch import NO_HEADERS
 from tests.gateways.mqtt.conversations import ONE_TOPIC, connect
 from tests.gateways.mqtt.test_codec import publish
 from tests.gateways.mqtt.test_outbox import subscriber

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from gatehouse.kernel.message import Piece
-from gatehouse.kernel.records.record import encode_headers, encode_record
+from gatehouse.kernel.records.batch import encode_headers, encode_record
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay import frames
 from gatehouse.relay.errors import BadInvitation, UnknownLink

@@ -8,7 +8,7 @@ from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.journeys.looking import LINK, READY, SETTLED, Journey
 from gatehouse.kernel.journeys.origins import Came
 from gatehouse.kernel.message import RELAY
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.settings import JourneySettings
 from gatehouse.relay.settings import LinkSettings
 from gatehouse.tracing.context import HEADER

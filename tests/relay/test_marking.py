@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.message import RETAIN, SHOWN_ORIGIN, Encoded, FirstLevel, Piece, Placement
-from gatehouse.kernel.records.batch import OpenPiece, records_of
+from gatehouse.kernel.records.batch import OpenPiece, encode_headers, encode_key, encode_record, records_of
 from gatehouse.kernel.records.headers import ADDRESS, RECEIPT_MARK
-from gatehouse.kernel.records.record import encode_headers, encode_key, encode_record
 from gatehouse.kernel.settings import JourneySettings
 from gatehouse.relay import marking
 from gatehouse.relay.marking import FOR_KERNEL, FOR_LINK, FOR_LINK_APART, mark, mark_plain

@@ -9,7 +9,7 @@ import zstandard
 
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.message import DOOR_MASK, RETAIN, SHOWN_ORIGIN, Stamp
-from gatehouse.kernel.records.record import CARRIED_HEADERS, MARK, encode_headers
+from gatehouse.kernel.records.batch import CARRIED_HEADERS, MARK, encode_headers
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import TopicSettings

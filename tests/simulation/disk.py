@@ -178,7 +178,7 @@ class SimReadFile:
 
 
 class SimDisk:
-    """`kernel.log.disk.Disk`; see the file's text."""
+    """`kernel.log.segments.Disk`; see the file's text."""
 
     def __init__(self, random: Random) -> None:
         self.random = random

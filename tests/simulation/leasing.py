@@ -13,8 +13,7 @@ from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.groups.members import HoldLimit, Membership, Pop
 from gatehouse.kernel.message import Fetched, Handle, Leased, Stored
-from gatehouse.kernel.records.batch import records_of
-from gatehouse.kernel.records.record import NO_HEADERS
+from gatehouse.kernel.records.batch import NO_HEADERS, records_of
 from gatehouse.kernel.state.state import Kind
 from tests.simulation.checker import Broken
 from tests.simulation.clients import LEASED

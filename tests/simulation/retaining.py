@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from gatehouse.kernel.errors import KeptFull
 from gatehouse.kernel.message import RETAIN, Retained
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from tests.simulation.checker import Attempt, Broken, Sent, value_of
 from tests.simulation.definitions import History
 from tests.simulation.traffic import ADDRESSES, SIZES

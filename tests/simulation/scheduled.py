@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.kernel.errors import AlreadyDelivered, KeptFull, StorageFull, UnknownScheduled
 from gatehouse.kernel.message import NOW, Fetched, Record, Stored, When
-from gatehouse.kernel.records.batch import records_of
-from gatehouse.kernel.records.record import NO_HEADERS
+from gatehouse.kernel.records.batch import NO_HEADERS, records_of
 from gatehouse.kernel.scheduling.plan import REMEMBERED_MS
 from gatehouse.kernel.scheduling.schedule_records import Fate, Pending, Settled
 from tests.simulation.checker import Broken

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.errors import IdempotencyConflict, MessageTooLarge
 from gatehouse.kernel.message import TRANSIENT, Message, Stored
-from gatehouse.kernel.records.batch import read_header
+from gatehouse.kernel.records.batch import encode_headers, read_header
 from gatehouse.kernel.records.compression import GZIP
-from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.state.topics import Topic
 from tests.kernel.batches import batch_of
 from tests.kernel.packers import stored

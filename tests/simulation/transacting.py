@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.kernel.errors import AlreadyDecided, KeptFull, StorageFull
 from gatehouse.kernel.halves.half_records import Half
 from gatehouse.kernel.message import Delivery, Fetched, Record, Stored
-from gatehouse.kernel.records.batch import records_of
-from gatehouse.kernel.records.record import NO_HEADERS
+from gatehouse.kernel.records.batch import NO_HEADERS, records_of
 from gatehouse.kernel.state.state import Kind
 from gatehouse.transactions.checking import BUSY_MS
 from gatehouse.transactions.coordinator import (

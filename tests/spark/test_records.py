@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatehouse.kernel.message import Piece
-from gatehouse.kernel.records.batch import CONTROL, LOG_APPEND_TIME, records_of
+from gatehouse.kernel.records.batch import CONTROL, LOG_APPEND_TIME, encode_headers, records_of
 from gatehouse.kernel.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD
-from gatehouse.kernel.records.record import encode_headers
 from gatehouse.spark import records
 from gatehouse.spark.records import Located, locate
 from tests.kernel import poison

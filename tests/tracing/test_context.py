@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.tracing.context import in_a_line, read, trace_id_in, traceparent_in
 
 TRACE: Final = "0af7651916cd43dd8448eb211c80319c"

@@ -4,11 +4,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gatehouse.kernel.log.disk import Disk
 from gatehouse.kernel.log.disk_guard import Reserve
 from gatehouse.kernel.log.log import Log
+from gatehouse.kernel.log.segments import Disk
 from gatehouse.kernel.message import Message, Stored, When
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.transactions.coordinator import (
     Check,

@@ -16,7 +16,7 @@ from gatehouse.kernel.errors import (
     TransactionTooLarge,
     UnknownTransaction,
 )
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.transactions.coordinator import CheckSettings, Decision, Half, State, Transaction, TransactionSettings
 from tests.kernel.full_log import FullLog

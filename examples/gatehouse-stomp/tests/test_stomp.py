@@ -5,7 +5,7 @@ import pytest
 
 from gatehouse.gateways.contract import Session
 from gatehouse.gateways.kit import FakeHub, FakeLink
-from gatehouse.kernel.records.record import MARK
+from gatehouse.kernel.records.batch import MARK
 from gatehouse_stomp import GATEWAY
 from gatehouse_stomp.codec import encode
 

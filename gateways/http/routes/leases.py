@@ -59,7 +59,7 @@ from gatehouse.kernel.api import ACK, EXTEND, REJECT, Settling, Source, Taken
 from gatehouse.kernel.api import RELEASE as GIVE_BACK
 from gatehouse.kernel.errors import KernelError, UnknownTopic
 from gatehouse.kernel.groups.group_settings import MAX_INVISIBLE_MS
-from gatehouse.kernel.records.record import public_headers
+from gatehouse.kernel.records.batch import public_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard

@@ -71,7 +71,7 @@ from gatehouse.gateways.http.problems import Refusal, document_of
 from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, escape
 from gatehouse.kernel.errors import KernelError, MessageTooLarge
 from gatehouse.kernel.message import NOW, TRANSIENT, When
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.scheduling.scheduling import first_due
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ from gatehouse.kernel.addresses.filters import MANY, ONE
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.group_settings import QueueSettings
 from gatehouse.kernel.message import NOBODY, Headers, Record
-from gatehouse.kernel.records.record import encode_headers, public_headers
+from gatehouse.kernel.records.batch import encode_headers, public_headers
 
 if TYPE_CHECKING:
     from gatehouse.gateways.http.mapping import Publication

@@ -41,7 +41,7 @@ from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTI
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.errors import StorageFailed, UnknownScheduled
-from gatehouse.kernel.records.record import public_headers
+from gatehouse.kernel.records.batch import public_headers
 from gatehouse.kernel.scheduling.queries import Page, Scheduled
 from gatehouse.kernel.scheduling.schedule_records import Pending
 

@@ -35,7 +35,7 @@ from gatehouse.gateways.http.webhooks.signing import sign
 from gatehouse.kernel.api import ACK, RELEASE, Settling, Taken
 from gatehouse.kernel.errors import KernelError, UnknownTopic
 from gatehouse.kernel.message import Origin
-from gatehouse.kernel.records.record import public_headers
+from gatehouse.kernel.records.batch import public_headers
 from gatehouse.tracing.context import STATE, hex_of, in_a_line, traceparent_in
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from gatehouse.backup.restoring import find_backup, restore, verify
 from gatehouse.backup.sources import stopped_hub
 from gatehouse.datadir import DataDirError, open_data_dir
 from gatehouse.exits import Refused
-from gatehouse.kernel.log.disk import RealDisk
 from gatehouse.kernel.log.log import LogFull
-from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.log.segments import RealDisk, SegmentLog
 from gatehouse.kernel.recovery.resuming import look_through
 from tests.gatehouse.backup.test_copying import FakeHub, FakeSource, backed_up
 from tests.kernel.rig import Rig

@@ -16,7 +16,7 @@ from gatehouse.gateways.contract import Services
 from gatehouse.gateways.switchboard import Delivery
 from gatehouse.kernel.errors import UnknownPlace
 from gatehouse.kernel.message import Fetched, Retained, Stored, When
-from gatehouse.kernel.records.record import NO_HEADERS
+from gatehouse.kernel.records.batch import NO_HEADERS
 from gatehouse.kernel.state.topics import TopicSettings
 from tests.kernel.rig import Rig
 

@@ -15,7 +15,7 @@ from gatehouse.gateways.amqp.methods import encode_method
 from gatehouse.gateways.amqp.properties import write
 from gatehouse.gateways.amqp.tables import text
 from gatehouse.kernel.message import TRANSIENT, Leased, Message
-from gatehouse.kernel.records.record import encode_header, varint
+from gatehouse.kernel.records.batch import encode_header, varint
 from gatehouse.tracing.context import Context
 from tests.gateways.amqp.fakes import publish
 

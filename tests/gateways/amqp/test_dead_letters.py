@@ -9,7 +9,7 @@ from gatehouse.gateways.amqp.codec import DEAD_HEADER
 from gatehouse.gateways.amqp.properties import read
 from gatehouse.gateways.amqp.tables import Field, Table, encode_table, plain, typed
 from gatehouse.kernel.message import RETAIN
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from tests.gateways.amqp.fakes import Client
 from tests.gateways.amqp.test_with_kernel import KernelHub, fill, get, properties_of
 

@@ -11,7 +11,7 @@ from gatehouse.gateways.amqp.exchanges import EXCHANGE, QUEUE, Destination
 from gatehouse.gateways.amqp.hearing import Hearing
 from gatehouse.kernel.errors import QueueFull
 from gatehouse.kernel.message import When
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from tests.gateways.amqp.fakes import Client
 from tests.gateways.amqp.test_with_kernel import KernelHub, taken
 

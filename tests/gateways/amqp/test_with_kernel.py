@@ -24,7 +24,7 @@ from gatehouse.gateways.kit import ROUTES, FakeLink
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.groups.leasing import HOLD_STEP_MS
 from gatehouse.kernel.journeys.trail import TOPIC, event_of
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.settings import JourneySettings
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.tracing.events import Kind as EventKind

@@ -14,7 +14,7 @@ from typing import Any
 from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.addresses.routes import Routed, RouteEntry, Routes
 from gatehouse.kernel.api import DoorSide
-from gatehouse.kernel.delivery.watches import Watch, Watches
+from gatehouse.kernel.delivery.deliveries import Watch, Watches
 from gatehouse.kernel.errors import InvalidTopic, MessageTooLarge, OffsetOutOfRange, Stopping, UnknownTopic
 from gatehouse.kernel.message import (
     Fetched,
@@ -27,7 +27,7 @@ from gatehouse.kernel.message import (
     tell,
 )
 from gatehouse.kernel.port import HalfHolder, Port
-from gatehouse.kernel.records.record import encode_headers, encode_key, varint
+from gatehouse.kernel.records.batch import encode_headers, encode_key, varint
 from gatehouse.kernel.shedding import Shedding
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings

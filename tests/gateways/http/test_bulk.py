@@ -11,8 +11,8 @@ import pytest
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.kernel.message import Piece
+from gatehouse.kernel.records.batch import decode_records
 from gatehouse.kernel.records.pieces import BYTES_PER_HEAD
-from gatehouse.kernel.records.record import decode_records
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel
 from tests.gateways.http.kit import Client, run_door
 

@@ -21,7 +21,7 @@ from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.json_messages import record_to_json
 from gatehouse.gateways.properties.envelope import FIELDS, Kind, Where
 from gatehouse.kernel.message import RETAIN, TRANSIENT, Headers
-from gatehouse.kernel.records.record import SENT_HEADERS
+from gatehouse.kernel.records.batch import SENT_HEADERS
 
 NOW_MS = 1_700_000_000_000
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -8,7 +8,7 @@ import pytest
 from gatehouse.gateways.admission.places import GivenPlaces
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.kernel.errors import StorageFull
-from gatehouse.kernel.records.record import read_headers
+from gatehouse.kernel.records.batch import read_headers
 from tests.gateways.http.fake_kernel import FakeKernel
 from tests.gateways.http.kit import Answer, Client, run_door
 

@@ -18,8 +18,7 @@ from gatehouse.gateways.http.page import (
     note_unreadable,
 )
 from gatehouse.kernel.message import Fetched, Piece
-from gatehouse.kernel.records.batch import CONTROL
-from gatehouse.kernel.records.record import varint
+from gatehouse.kernel.records.batch import CONTROL, varint
 from tests.kernel import poison
 from tests.kernel.batches import encode_record, wrap
 from tests.kernel.rig import Rig

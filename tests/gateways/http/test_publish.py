@@ -10,7 +10,7 @@ from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.limits.limit import Quota
 from gatehouse.kernel.errors import IdempotencyConflict, KernelError, StorageFull
 from gatehouse.kernel.message import DOOR_MASK, TRANSIENT
-from gatehouse.kernel.records.record import read_headers
+from gatehouse.kernel.records.batch import read_headers
 from gatehouse.kernel.shedding import Rung
 from tests.gateways.accounts import KnownUsers
 from tests.gateways.http.fake_kernel import NOW_MS, FakeKernel

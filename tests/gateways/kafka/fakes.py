@@ -15,7 +15,7 @@ from gatehouse.gateways.kafka.config import KafkaConfig
 from gatehouse.gateways.kafka.session import KafkaSession
 from gatehouse.gateways.kit import FakeLink, RecordingAdmission
 from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
-from gatehouse.kernel.delivery.watches import Watch, Watches
+from gatehouse.kernel.delivery.deliveries import Watch, Watches
 from gatehouse.kernel.errors import (
     CreateDenied,
     GroupIsLeased,

@@ -17,8 +17,7 @@ from gatehouse.gateways.kafka.config import KafkaConfig
 from gatehouse.gateways.kafka.request import Request
 from gatehouse.kernel.errors import StorageFailed
 from gatehouse.kernel.message import Fetched, Piece
-from gatehouse.kernel.records.batch import read_header, records_of
-from gatehouse.kernel.records.record import NO_HEADERS, encode_key, varint
+from gatehouse.kernel.records.batch import NO_HEADERS, encode_key, read_header, records_of, varint
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import EPOCH, NOW_MS, Peer
 from tests.gateways.kafka.judge import decoded, fetch, framed

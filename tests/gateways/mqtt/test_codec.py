@@ -7,7 +7,7 @@ from gatehouse.gateways.mqtt import codec
 from gatehouse.gateways.mqtt.errors import MalformedPacket, PacketTooLarge
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import RETAIN, TRANSIENT
-from gatehouse.kernel.records.record import NO_HEADERS
+from gatehouse.kernel.records.batch import NO_HEADERS
 
 LIMIT = 1 << 20
 

@@ -13,7 +13,7 @@ from gatehouse.gateways.mqtt.properties import Packet, Properties, decode_proper
 from gatehouse.gateways.properties.envelope import Where
 from gatehouse.gateways.properties.from_door import from_door
 from gatehouse.gateways.properties.to_door import DoorProperties, Envelope, to_door
-from gatehouse.kernel.records.record import encode_headers, read_headers
+from gatehouse.kernel.records.batch import encode_headers, read_headers
 from tests.gateways.columns import COLUMNS
 
 NOW = 1_700_000_000_000

@@ -22,7 +22,7 @@ from gatehouse.kernel.api import Message
 from gatehouse.kernel.errors import KernelError, MessageTooLarge, Stopping
 from gatehouse.kernel.log.log import LogFull
 from gatehouse.kernel.message import Stored
-from gatehouse.kernel.records.record import NO_HEADERS
+from gatehouse.kernel.records.batch import NO_HEADERS
 from gatehouse.kernel.settings import JourneySettings, KernelSettings
 from tests.gateways.limiting import set_limit
 from tests.gateways.mqtt.five import connect_packet, publish_packet

@@ -15,7 +15,7 @@ from gatehouse.gateways.contract import Session
 from gatehouse.gateways.kit import FakeHub, FakeLink
 from gatehouse.gateways.mqtt import GATEWAY
 from gatehouse.gateways.mqtt.config import MqttConfig
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.sessions.session_values import Will
 from tests.gateways.accounts import KnownUsers
 from tests.gateways.mqtt.test_codec import publish

@@ -148,7 +148,7 @@ def test_the_lower_qos_counts_and_leaving_ends_it() -> None:
 def test_another_door_retains_for_mqtt_and_expired_values_do_not_come() -> None:
     door = Door()
     kernel, now_ms = door.rig.kernel, door.rig.world.loop.now_ms()
-    from gatehouse.kernel.records.record import encode_headers
+    from gatehouse.kernel.records.batch import encode_headers
     for name, ends_ms in (("a", now_ms + 1_000), ("b", now_ms + 99_000)):
         headers = encode_headers([(b"expires-at", b"%d" % ends_ms)])
         kernel.append([(kernel.place(f"plant/{name}"), b"v", headers, 2 | RETAIN, 0)], None)
@@ -165,7 +165,7 @@ def test_a_slow_client_is_not_sent_what_has_expired_meanwhile() -> None:
     kernel = door.rig.kernel
     session, link = door.connect(b"c", MqttConfig(max_inflight=1, max_waiting_bytes=0))
     subscribe(session, link, b"plant/+", 1)
-    from gatehouse.kernel.records.record import encode_headers
+    from gatehouse.kernel.records.batch import encode_headers
     end_ms = door.rig.world.loop.now_ms() + 1_000
     for i in range(6):
         headers = encode_headers([(b"expires-at", b"%d" % end_ms)]) if i in (2, 3) else b"\0"

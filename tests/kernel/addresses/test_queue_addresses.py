@@ -6,7 +6,7 @@ import pytest
 from gatehouse.gateways.addresses import queue_address
 from gatehouse.kernel.errors import UnknownQueue
 from gatehouse.kernel.groups.group_settings import QueueSettings
-from gatehouse.kernel.records.record import NO_HEADERS, encode_headers
+from gatehouse.kernel.records.batch import NO_HEADERS, encode_headers
 from tests.kernel.rig import Rig
 
 NAMES = ("a+b", "a%2Bb", "a%252Bb", "a/b", "a%2Fb", "a#", "a%23", "100%", "work")

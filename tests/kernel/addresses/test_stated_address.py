@@ -6,7 +6,7 @@ import pytest
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
 from gatehouse.kernel.message import RETAIN, Message, When
-from gatehouse.kernel.records.record import encode_headers, read_headers
+from gatehouse.kernel.records.batch import encode_headers, read_headers
 from tests.kernel.groups.test_groups import handles, pop
 from tests.kernel.rig import Rig
 

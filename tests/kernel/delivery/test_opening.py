@@ -3,10 +3,9 @@ from __future__ import annotations
 
 import pytest
 
-from gatehouse.kernel.delivery import deliveries
 from gatehouse.kernel.delivery.deliveries import OPEN_HERE_BYTES
 from gatehouse.kernel.message import Message, Placement
-from gatehouse.kernel.records.opened import PART_RECORDS
+from gatehouse.kernel.records.opened import PART_RECORDS, Opened
 from tests.kernel import poison
 from tests.kernel.batches import encode_record
 from tests.kernel.groups.test_claims import NUMBERS, POISON, little_memory
@@ -97,10 +96,10 @@ def test_a_batch_that_cannot_be_opened_by_our_own_fault_holds_up_nobody(monkeypa
     topic = poison.topic_of(rig)
     heard = listener(rig)
 
-    def fail(piece: object) -> None:
+    def fail(*_: object) -> None:
         raise MemoryError("no room")
 
-    monkeypatch.setattr(deliveries, "Opened", fail)
+    monkeypatch.setattr(Opened, "__init__", fail)
     with pytest.raises(AssertionError, match="no room"):                 # the rig tells of what was contained
         poison.store(rig, topic, poison.lying(), poison.CLAIMED)
     rig.errors.clear()

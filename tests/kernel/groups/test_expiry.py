@@ -11,8 +11,8 @@ from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings
 from gatehouse.kernel.groups.prefetcher import ENTERED_KEPT
 from gatehouse.kernel.groups.queues import COME_BACK_MS
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.records.headers import NEVER
-from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.state.topics import TopicSettings
 from tests.kernel.groups.test_full_disk import FullRig
 from tests.kernel.groups.test_groups import handles, join, pop, send, values

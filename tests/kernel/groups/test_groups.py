@@ -20,7 +20,7 @@ from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSe
 from gatehouse.kernel.groups.leasing import LAZY_MS
 from gatehouse.kernel.groups.members import POP_BYTES, Membership
 from gatehouse.kernel.message import Leased
-from gatehouse.kernel.records.record import CARRIED_HEADERS, read_headers
+from gatehouse.kernel.records.batch import CARRIED_HEADERS, read_headers
 from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.rig import Rig
 

@@ -14,7 +14,7 @@ from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import NOTHING, Queue, QueueSettings
 from gatehouse.kernel.groups.max_length import DROPPED_AT_ONCE, MaxLength
 from gatehouse.kernel.message import Leased
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from tests.kernel.batches import batch_of
 from tests.kernel.groups.test_full_disk import FullRig
 from tests.kernel.groups.test_groups import Taker, handles, join, pop, send, values

@@ -8,7 +8,7 @@ import pytest
 from gatehouse.kernel.errors import CreateDenied, ExpiredReceipt, InvalidQueue, QueueFull, UnknownQueue
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import Queue, QueueSettings
-from gatehouse.kernel.records.record import MARK, encode_headers, read_headers
+from gatehouse.kernel.records.batch import MARK, encode_headers, read_headers
 from tests.kernel.groups.test_groups import handles, pop, values
 from tests.kernel.rig import Rig
 

@@ -17,7 +17,7 @@ from gatehouse.kernel.groups.group_settings import (
     named_key,
 )
 from gatehouse.kernel.message import RETAIN, Record, Retained
-from gatehouse.kernel.records.record import read_headers
+from gatehouse.kernel.records.batch import read_headers
 from tests.kernel.groups.test_groups import handles, pop, send, values
 from tests.kernel.rig import Rig
 

@@ -10,7 +10,7 @@ from gatehouse.kernel.journeys.following import MAX_FOLLOWED, Following
 from gatehouse.kernel.journeys.held import HeldJourneys
 from gatehouse.kernel.journeys.looking import Journey
 from gatehouse.kernel.message import Origin, When
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.settings import JourneySettings
 from gatehouse.tracing.context import HEADER
 from gatehouse.tracing.events import Event, Kind

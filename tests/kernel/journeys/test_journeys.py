@@ -15,8 +15,8 @@ from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings,
 from gatehouse.kernel.journeys.looking import SKEW_MS
 from gatehouse.kernel.journeys.trail import MAX_CHUNKS, META, PREFIX, TOPIC, WRITE_MS, event_of, of_id, of_message
 from gatehouse.kernel.message import Leased, Origin, When
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.records.compression import GZIP
-from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.settings import JourneySettings
 from gatehouse.kernel.write.validating import OPEN_HERE_BYTES
 from gatehouse.tracing.context import HEADER

@@ -5,8 +5,8 @@ from gatehouse.kernel.groups.group_settings import QueueSettings
 from gatehouse.kernel.journeys.looking import Journey
 from gatehouse.kernel.journeys.trail import TOPIC, event_of
 from gatehouse.kernel.message import Leased, Origin
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.records.compression import GZIP
-from gatehouse.kernel.records.record import encode_headers
 from gatehouse.kernel.settings import JourneySettings
 from gatehouse.tracing.context import HEADER, read
 from gatehouse.tracing.events import Event, Kind

@@ -10,7 +10,7 @@ from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings,
 from gatehouse.kernel.journeys.looking import MAX_EVENTS, Journey
 from gatehouse.kernel.journeys.why import Reason
 from gatehouse.kernel.message import When
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.settings import JourneySettings, KernelSettings
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.tracing.events import Kind

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.kernel.log.disk import AHEAD_BYTES, LARGE_BYTES, PIECE_BYTES, RealDisk
 from gatehouse.kernel.log.log import Damage
-from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.log.segments import AHEAD_BYTES, LARGE_BYTES, PIECE_BYTES, RealDisk, SegmentLog
 
 SEGMENT_BYTES = 64 << 10
 

@@ -16,9 +16,8 @@ import uvloop
 from crc32c import crc32c
 
 from gatehouse import log_thread
-from gatehouse.kernel.log.disk import AHEAD_BYTES, RealDisk
 from gatehouse.kernel.log.log import FrameWriter, LogFailed, LogFull, Place
-from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.log.segments import AHEAD_BYTES, RealDisk, SegmentLog
 from gatehouse.kernel.write.committer import WorkerWriter
 from gatehouse.runtime import Completions, HubLoop, ThreadWorker
 from tests.running_hub import DEADLINE_S

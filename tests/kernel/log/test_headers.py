@@ -6,9 +6,8 @@ from random import Random
 
 import pytest
 
-from gatehouse.kernel.log.disk import RealDisk
 from gatehouse.kernel.log.log import KEPT_BASE, Damage
-from gatehouse.kernel.log.segments import SEGMENT_HEADER_BYTES, SegmentLog, encode_header
+from gatehouse.kernel.log.segments import SEGMENT_HEADER_BYTES, RealDisk, SegmentLog, encode_header
 from gatehouse.kernel.log.set_aside import Note
 from tests.simulation.disk import SimDisk
 

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.kernel.log.disk import RealDisk
 from gatehouse.kernel.log.log import KEPT_BASE, Damage, Log, LogFailed, LogFull
 from gatehouse.kernel.log.memory_log import MemoryLog
-from gatehouse.kernel.log.segments import SegmentChain, SegmentLog
+from gatehouse.kernel.log.segments import RealDisk, SegmentChain, SegmentLog
 
 
 def open_log(root: Path, segment_bytes: int = 4096) -> tuple[SegmentLog, list[bytes], list[Damage]]:

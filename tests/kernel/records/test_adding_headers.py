@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatehouse.kernel.message import Headers, Piece
-from gatehouse.kernel.records.batch import HEADER_BYTES, check_batch, records_of
+from gatehouse.kernel.records.batch import HEADER_BYTES, check_batch, encode_header, records_of
 from gatehouse.kernel.records.compression import SNAPPY
-from gatehouse.kernel.records.record import encode_header
 from gatehouse.kernel.records.validation import InBatch, validate, with_contexts, with_headers
 from tests.kernel.batches import batch_of
 from tests.kernel.hostile import BASE_MS, TEN, WAYS, Way

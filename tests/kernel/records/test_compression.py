@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gatehouse.kernel.errors import CorruptBatch
+from gatehouse.kernel.records.batch import varint
 from gatehouse.kernel.records.compression import GZIP, LZ4, NONE, SNAPPY, ZSTD, OpenedTooLarge, decompress
-from gatehouse.kernel.records.record import varint
 from tests.kernel.packers import PACKERS, java_snappy, snappy, zstd_streamed
 
 LIMIT_BYTES = 1 << 20

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from gatehouse.kernel.errors import CorruptBatch
 from gatehouse.kernel.message import Headers, Piece
-from gatehouse.kernel.records.batch import as_batch, sound_records
-from gatehouse.kernel.records.record import (
+from gatehouse.kernel.records.batch import (
     MARK,
     MAX_HEADERS,
     add_header,
+    as_batch,
     decode_records,
     encode_headers,
     encode_key,
@@ -25,10 +25,11 @@ from gatehouse.kernel.records.record import (
     public_record,
     read_headers,
     read_varint,
+    sound_records,
     split_records,
     varint,
 )
-from gatehouse.kernel.records.record import encode_record as encode_by_door
+from gatehouse.kernel.records.batch import encode_record as encode_by_door
 from tests.kernel.batches import encode_record, wrap
 
 # --- records ------------------------------------------------------------------------------------------------------

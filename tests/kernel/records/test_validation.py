@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 from gatehouse.kernel.errors import CorruptBatch, InvalidRecord, KernelError, MessageTooLarge
 from gatehouse.kernel.message import Piece
 from gatehouse.kernel.records import validation
-from gatehouse.kernel.records.batch import MAX_OPENED_BYTES, MAX_TIMESTAMP_MS, check_batch, read_header, records_of
+from gatehouse.kernel.records.batch import (
+    MAX_OPENED_BYTES,
+    MAX_TIMESTAMP_MS,
+    SENT_HEADERS,
+    check_batch,
+    read_header,
+    records_of,
+)
 from gatehouse.kernel.records.compression import OpenedTooLarge
-from gatehouse.kernel.records.record import SENT_HEADERS
 from gatehouse.kernel.records.validation import (
     OPENED_RATIO,
     SMALL_BYTES,

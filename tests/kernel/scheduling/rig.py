@@ -7,7 +7,7 @@ from typing import Any, Final
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.log.log import Log
 from gatehouse.kernel.message import Message, Stored, When
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.scheduling.queries import Scheduled
 from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.rig import Rig

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.kernel.log.disk import RealDisk
+from gatehouse.kernel.log.segments import RealDisk
 from gatehouse.kernel.sessions.session_values import NEVER, Outgoing
 from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.rig import Rig

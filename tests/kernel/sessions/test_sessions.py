@@ -10,7 +10,7 @@ from gatehouse.kernel.addresses.address import ADDRESS_HEADER
 from gatehouse.kernel.errors import SessionRefused, StorageFull, TooManySessions
 from gatehouse.kernel.log.memory_log import MemoryLog
 from gatehouse.kernel.message import RETAIN
-from gatehouse.kernel.records.record import add_header, encode_headers
+from gatehouse.kernel.records.batch import add_header, encode_headers
 from gatehouse.kernel.sessions.session_records import decode_flight, encode_flight
 from gatehouse.kernel.sessions.session_values import NEVER, Outgoing, Released, Subscribed
 from gatehouse.kernel.sessions.sessions import STALE_MAX

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gatehouse.kernel.errors import InvalidSelector
-from gatehouse.kernel.records.record import encode_headers
+from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.sessions.session_records import Terms, decode_terms, encode_terms
 from gatehouse.kernel.sessions.session_values import Subscribed
 from gatehouse.kernel.state.state import Kind

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from gatehouse.kernel.log.frame import WHOLE
 from gatehouse.kernel.message import FirstLevel, Piece, Placement
-from gatehouse.kernel.records.batch import as_batch, check_batch, records_of
-from gatehouse.kernel.records.record import encode_headers, encode_key
+from gatehouse.kernel.records.batch import as_batch, check_batch, encode_headers, encode_key, records_of
 from gatehouse.kernel.write.pending_frame import RUN_LIMIT, BatchBuilder, Sealed
 from tests.kernel.batches import batch_of
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from gatehouse.kernel.log.frame import NOBODY_NUMBER, U32
 from gatehouse.kernel.message import Origin, Piece
-from gatehouse.kernel.records.batch import records_of
-from gatehouse.kernel.records.record import encode_headers, encode_key, encode_record
+from gatehouse.kernel.records.batch import encode_headers, encode_key, encode_record, records_of
 from gatehouse.kernel.write import pending_frame
 
 NOW_MS = 1_700_000_000_000
