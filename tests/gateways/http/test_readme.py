@@ -18,8 +18,8 @@ NOT_HERE = {"kernel_error", "out_of_order_sequence", "fenced_producer", "unknown
             "rebalancing", "inconsistent_protocol", "unknown_place", "fenced_epoch", "stale_epoch", "instance_taken",
             "unknown_assignor", "invalid_pattern", "session_refused", "too_many_sessions", "too_many_subscriptions",
             "too_many_received", "other_producer", "no_transaction", "transaction_ending", "invalid_timeout"}
-"""Codes that no call of this door can end in: they belong to idempotent and transactional producers, to members of groups that share
-out partitions, to guards, and to clients whose sessions outlive their connections."""
+"""Codes that no call of this door can end in: they belong to idempotent and transactional producers, to members of
+groups that share out partitions, to guards, and to clients whose sessions outlive their connections."""
 
 
 def test_every_call_is_in_the_readme() -> None:
