@@ -54,7 +54,6 @@ from gatehouse.kernel.message import (
     Fetched,
     Headers,
     Judge,
-    KnownProducer,
     Message,
     OnRetained,
     Origin,
@@ -413,14 +412,9 @@ class Kernel:  # decision 138
         """Into a queue alone."""
         return self._places.place_queue(queue, priority, key)
 
-    def place_routed(self, address: str, partition_ids: tuple[int, ...], tenant: str = "/", may_create: bool = True,
-                     maker: str = "") -> Placement:
-        """Where the address leads, and by reference into exactly these queues, besides bindings that are not
-        `chosen`. Raises as `place`."""
-        return self._places.place_routed(address, partition_ids, tenant, may_create, maker)
-
     def place_known(self, address: str, partition_ids: tuple[int, ...], tenant: str = "/") -> Placement | None:
-        """As `place_routed`, where the topic of the address is there already; else None, and nothing is made."""
+        """Where the address leads, and by reference into exactly these queues, besides bindings that are not `chosen`;
+        None, and nothing is made, where its topic is not there."""
         return self._places.place_known(address, partition_ids, tenant)
 
     @property
@@ -605,15 +599,6 @@ class Kernel:  # decision 138
         """(offset, timestamp) of the first record with at least this timestamp; (None, -1) where there is none."""
         self._reader.offset_for_time(partition_id, timestamp_ms, on_done)
 
-    def offset_of_largest_timestamp(self, partition_id: int, on_done: Callable[[int | None, int], None]) -> None:
-        """(offset, timestamp) of the first record with the largest timestamp; (None, -1) in an empty partition."""
-        self._reader.offset_of_largest_timestamp(partition_id, on_done)
-
-    def end_of_epoch(self, partition_id: int, epoch: int, on_done: Callable[[int], None]) -> None:
-        """The offset behind the last record that the partition was given up to the end of an epoch; -1 where no such
-        epoch has begun. `on_done` may be called before this returns."""
-        self._reader.end_of_epoch(partition_id, epoch, on_done)
-
     def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
         """The bytes that each of these partitions has in the log, about: what is being written may be missing, or
         count twice."""
@@ -697,10 +682,6 @@ class Kernel:  # decision 138
 
     # ---- producers
 
-    def producers_of(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
-        """The idempotent producers that a partition knows, as far as that is durable, by their ids; 10,000 at most."""
-        self._known_producers.find(partition_id, on_done)
-
     def new_producer_id(self, owner: Owner, token: object = None) -> None:
         """A number no producer had before, answered as [(producer id, 0, 0)]."""
         self._topic_changes.new_producer_id(owner, token)
@@ -717,11 +698,6 @@ class Kernel:  # decision 138
     def slices(self) -> Slices:
         """For work of a door that grows with its clients."""
         return Slices(self._loop, self._on_error)
-
-    @property
-    def delivered(self) -> bool:
-        """Whether live subscribers have been told of everything that is durable."""
-        return self.deliveries.idle
 
     # ---- clocks
 
