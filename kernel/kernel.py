@@ -66,7 +66,7 @@ from gatehouse.kernel.message import (
     When,
     Written,
 )
-from gatehouse.kernel.port import HalfHolder, PartitionReader, Port
+from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Notices, Worker
 from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.records.headers import expires_at
@@ -705,15 +705,14 @@ class Kernel:  # decision 138
         """What the wall clock said at a hub time, or will say if it is not stepped before; for what is shown."""
         return self._clock.wall_of(hub_ms)
 
-    def port(self, door: DoorSide, transactions: HalfHolder | None = None, reader: PartitionReader | None = None
-             ) -> KernelPort:
-        """A port of a door's own; see `api.KernelPort`. It reads by `reader`, or as the kernel does."""
+    def port(self, door: DoorSide, transactions: HalfHolder | None = None) -> KernelPort:
+        """A port of a door's own; see `api.KernelPort`."""
         return Port(
             door, transactions, kernel=self, identity=self._identity, backpressure=self._backpressure,
             clock=self._clock, topics=self._topics, places=self._places, subscriptions=self._subscriptions,
             speaker=self.speaker, journeys=self.journeys, committer=self.committer, appending=self._appending,
             batches=self._batches, idempotency=self._idempotency, receipts=self.receipts, scheduling=self.scheduling,
-            reader=reader or self._reader, unreadable=self._unreadable, watches=self._watches,
+            reader=self._reader, unreadable=self._unreadable, watches=self._watches,
             deliveries=self.deliveries, retained=self._retained, known_producers=self._known_producers,
             groups=self.groups, assigned=self.assigned)
 
