@@ -14,7 +14,7 @@ millisecond.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.audit import By
@@ -26,12 +26,10 @@ from gatehouse.gateways.contract import GatewaySpec, Listen, Services, Session
 from gatehouse.gateways.properties.envelope import SELECTOR_NAMES
 from gatehouse.kernel.addresses.address import UNROUTED
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
-from gatehouse.kernel.api import DoorSide, KernelPort
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.memory_log import MemoryLog
 from gatehouse.kernel.message import Fetched, Record
-from gatehouse.kernel.port import HalfHolder
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.settings import JourneySettings, KernelSettings
 from gatehouse.kernel.state.store import MemoryStore
@@ -139,18 +137,25 @@ class KitLog(MemoryLog):
 
 
 class KitReader:
-    """The kernel's reader, whose fetches are the kernel's: a test may have changed those."""
+    """The kernel's reader, whose fetches are counted and fail while the kernel has a `read_error`. A test may set
+    another `fetch_public`."""
 
-    def __init__(self, kernel: Kernel, reader: Any) -> None:
+    def __init__(self, kernel: KitKernel, reader: Any) -> None:
         self._kernel = kernel
-        self._reader = reader
+        self.unchanged = reader
+        self.fetches = 0
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._reader, name)
+        return getattr(self.unchanged, name)
 
     def fetch_public(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None],
                      kept: bool, stored: bool, max_records: int) -> None:
-        self._kernel.fetch(wants, max_bytes, on_done, kept=kept, stored=stored, max_records=max_records)
+        self.fetches += 1
+        error = self._kernel.read_error
+        if error is not None:
+            on_done([Fetched(partition_id, error, 0, 0, []) for partition_id, _, _ in wants])
+        else:
+            self.unchanged.fetch_public(wants, max_bytes, on_done, kept, stored, max_records)
 
 
 class KitKernel(Kernel):
@@ -166,13 +171,14 @@ class KitKernel(Kernel):
         self.log = log
         self.faults: list[Exception | str] = []      # mistakes of the hub, and why its process would end
         self.read_error: KernelError | None = None
-        self.fetches = 0
         super().__init__(
             loop=world.loop, log_worker=world.log_worker, reader_worker=InlineWorker(),
             checkpoint_worker=world.checkpoint_worker, validation_worker=world.validation_worker, log=log,
             store=MemoryStore(), routes=routes, settings=settings, fatal=self.faults.append,
             on_damage=lambda damage: self.faults.append(str(damage)), on_error=self.faults.append,
             new_hub=b"a hub of the kit", selector_names=SELECTOR_NAMES, journeys=journeys)
+        self.reader = KitReader(self, self._reader)
+        self._reader = cast(Any, self.reader)
 
     def flush(self) -> None:
         """Make everything durable that was appended: owners are answered first, then subscribers told. Raises
@@ -188,16 +194,10 @@ class KitKernel(Kernel):
         """No longer congested."""
         self._backpressure.report(self, False)
 
-    def port(self, door: DoorSide, transactions: HalfHolder | None = None, reader: Any = None) -> KernelPort:
-        return super().port(door, transactions, reader or KitReader(self, self._reader))
-
-    def fetch(self, wants: list[tuple[int, int, int]], max_bytes: int, on_done: Callable[[list[Fetched]], None], *,
-              kept: bool = False, stored: bool = False, max_records: int = 0) -> None:
-        self.fetches += 1
-        if self.read_error is not None:
-            on_done([Fetched(partition_id, self.read_error, 0, 0, []) for partition_id, _, _ in wants])
-        else:
-            super().fetch(wants, max_bytes, on_done, kept=kept, stored=stored, max_records=max_records)
+    @property
+    def fetches(self) -> int:
+        """How often partitions were read."""
+        return self.reader.fetches
 
     @property
     def subscriptions(self) -> int:
@@ -219,7 +219,8 @@ class KitKernel(Kernel):
         start, end = self.bounds(partition_id)
         while start < end:
             answers: list[Fetched] = []
-            super().fetch([(partition_id, start, 1 << 30)], 1 << 30, answers.extend)
+            wants = [(partition_id, start, 1 << 30)]
+            self.reader.unchanged.fetch_public(wants, 1 << 30, answers.extend, False, False, 0)
             self.world.run()
             pieces = answers[0].pieces
             records += [record for piece in pieces for record in sound_records(piece) if record[0] >= start]

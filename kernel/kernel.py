@@ -54,7 +54,6 @@ from gatehouse.kernel.message import (
     Fetched,
     Headers,
     Judge,
-    KnownProducer,
     Message,
     OnRetained,
     Origin,
@@ -67,7 +66,7 @@ from gatehouse.kernel.message import (
     When,
     Written,
 )
-from gatehouse.kernel.port import HalfHolder, PartitionReader, Port
+from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.ports import Loop, Notices, Worker
 from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.records.headers import expires_at
@@ -128,10 +127,7 @@ class Kernel:  # decision 138
         self._log = log
         self._on_error = on_error
         self._identity = identity = Identity(new_hub, new_secret, new_shard)
-        self.congested = False
-        """More is pending than is good: stop reading from publishers until `on_relief`."""
-
-        self._backpressure = backpressure = Backpressure(self._set_congested)
+        self._backpressure = backpressure = Backpressure()
         self._disk_guard = disk_guard = DiskGuard(
             loop=loop, worker=checkpoint_worker, reserve=reserve, emergency_reserve=emergency_reserve,
             look=self._look_for_room, is_settled=self._is_settled, notices=notices)
@@ -416,14 +412,9 @@ class Kernel:  # decision 138
         """Into a queue alone."""
         return self._places.place_queue(queue, priority, key)
 
-    def place_routed(self, address: str, partition_ids: tuple[int, ...], tenant: str = "/", may_create: bool = True,
-                     maker: str = "") -> Placement:
-        """Where the address leads, and by reference into exactly these queues, besides bindings that are not
-        `chosen`. Raises as `place`."""
-        return self._places.place_routed(address, partition_ids, tenant, may_create, maker)
-
     def place_known(self, address: str, partition_ids: tuple[int, ...], tenant: str = "/") -> Placement | None:
-        """As `place_routed`, where the topic of the address is there already; else None, and nothing is made."""
+        """Where the address leads, and by reference into exactly these queues, besides bindings that are not `chosen`;
+        None, and nothing is made, where its topic is not there."""
         return self._places.place_known(address, partition_ids, tenant)
 
     @property
@@ -433,12 +424,14 @@ class Kernel:  # decision 138
 
     # ---- append
 
+    @property
+    def congested(self) -> bool:
+        """More is pending than is good: stop reading from publishers until `on_relief`."""
+        return self._backpressure.congested
+
     def on_relief(self, callback: Callable[[], None]) -> None:
         """Call once, when no longer congested."""
         self._backpressure.on_relief(callback)
-
-    def _set_congested(self, congested: bool) -> None:
-        self.congested = congested
 
     def append(self, messages: list[Message], owner: Owner | None, token: object = None, *, positions: bool = False,
                idempotency_key: str | None = None, judge: Judge | None = None) -> None:
@@ -606,15 +599,6 @@ class Kernel:  # decision 138
         """(offset, timestamp) of the first record with at least this timestamp; (None, -1) where there is none."""
         self._reader.offset_for_time(partition_id, timestamp_ms, on_done)
 
-    def offset_of_largest_timestamp(self, partition_id: int, on_done: Callable[[int | None, int], None]) -> None:
-        """(offset, timestamp) of the first record with the largest timestamp; (None, -1) in an empty partition."""
-        self._reader.offset_of_largest_timestamp(partition_id, on_done)
-
-    def end_of_epoch(self, partition_id: int, epoch: int, on_done: Callable[[int], None]) -> None:
-        """The offset behind the last record that the partition was given up to the end of an epoch; -1 where no such
-        epoch has begun. `on_done` may be called before this returns."""
-        self._reader.end_of_epoch(partition_id, epoch, on_done)
-
     def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None:
         """The bytes that each of these partitions has in the log, about: what is being written may be missing, or
         count twice."""
@@ -698,10 +682,6 @@ class Kernel:  # decision 138
 
     # ---- producers
 
-    def producers_of(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
-        """The idempotent producers that a partition knows, as far as that is durable, by their ids; 10,000 at most."""
-        self._known_producers.find(partition_id, on_done)
-
     def new_producer_id(self, owner: Owner, token: object = None) -> None:
         """A number no producer had before, answered as [(producer id, 0, 0)]."""
         self._topic_changes.new_producer_id(owner, token)
@@ -719,26 +699,20 @@ class Kernel:  # decision 138
         """For work of a door that grows with its clients."""
         return Slices(self._loop, self._on_error)
 
-    @property
-    def delivered(self) -> bool:
-        """Whether live subscribers have been told of everything that is durable."""
-        return self.deliveries.idle
-
     # ---- clocks
 
     def wall_of(self, hub_ms: int) -> int:
         """What the wall clock said at a hub time, or will say if it is not stepped before; for what is shown."""
         return self._clock.wall_of(hub_ms)
 
-    def port(self, door: DoorSide, transactions: HalfHolder | None = None, reader: PartitionReader | None = None
-             ) -> KernelPort:
-        """A port of a door's own; see `api.KernelPort`. It reads by `reader`, or as the kernel does."""
+    def port(self, door: DoorSide, transactions: HalfHolder | None = None) -> KernelPort:
+        """A port of a door's own; see `api.KernelPort`."""
         return Port(
             door, transactions, kernel=self, identity=self._identity, backpressure=self._backpressure,
             clock=self._clock, topics=self._topics, places=self._places, subscriptions=self._subscriptions,
             speaker=self.speaker, journeys=self.journeys, committer=self.committer, appending=self._appending,
             batches=self._batches, idempotency=self._idempotency, receipts=self.receipts, scheduling=self.scheduling,
-            reader=reader or self._reader, unreadable=self._unreadable, watches=self._watches,
+            reader=self._reader, unreadable=self._unreadable, watches=self._watches,
             deliveries=self.deliveries, retained=self._retained, known_producers=self._known_producers,
             groups=self.groups, assigned=self.assigned)
 

@@ -15,11 +15,11 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
+from gatehouse.kernel.alarm import Alarm
 from gatehouse.kernel.errors import KernelError, Stopping
 from gatehouse.kernel.halves.half_records import half_key
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner
-from gatehouse.kernel.ports import Timer
 from gatehouse.kernel.state.reading import StateWalk
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.write.pending_frame import PendingFrame
@@ -95,14 +95,14 @@ class Checking:
         self._steps: deque[Callable[[], None]] = deque()
         self._will_turn = False
         self._stopped = False
-        self._alarm: tuple[int, Timer] | None = None
+        self._alarm = Alarm(halves.loop.call_at, self._turn)
         self._not_before_ms = 0
         self.made = self.reached_nobody = 0
         book.listeners.append(self._plan_ended)
 
     def stop(self) -> None:
         self._stopped = True
-        self._disarm()
+        self._alarm.cancel()
 
     def ask_now(self, transaction_id: int, owner: Owner | None, token: object) -> None:
         """Check this one in the next round."""
@@ -347,18 +347,7 @@ class Checking:
         when_ms = max(when_ms, self._not_before_ms)
         if when_ms <= now_ms:
             when_ms = now_ms + BUSY_MS
-        if self._alarm is None or when_ms < self._alarm[0]:
-            self._disarm()
-            self._alarm = when_ms, self._loop.call_at(when_ms, self._ring)
-
-    def _ring(self) -> None:
-        self._alarm = None
-        self._turn()
-
-    def _disarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm[1].cancel()
-            self._alarm = None
+        self._alarm.ring_by(when_ms)
 
 
 def _read(round_: Round, records: StateWalk, halves: StateWalk, limit: int, is_heard: bool) -> list[Read]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from gatehouse.kernel.alarm import Alarm
 from gatehouse.kernel.errors import Busy, KernelError, StorageFull
-from gatehouse.kernel.ports import Loop, Timer
+from gatehouse.kernel.ports import Loop
 from gatehouse.transactions.access import Access, Step
 from gatehouse.transactions.book import Book
 from gatehouse.transactions.fresh import Begun
@@ -29,7 +30,7 @@ class Moving:
         self._book = book
         self._access = access
         self._slice = slice_                      # that move with one frame, about
-        self._alarm: tuple[int, Timer] | None = None
+        self._alarm = Alarm(loop.call_at, self.turn)
         self._not_before_ms = 0
         self._round = False                       # some are on their way
         self._stopped = False
@@ -40,7 +41,7 @@ class Moving:
 
     def stop(self) -> None:
         self._stopped = True
-        self._disarm()
+        self._alarm.cancel()
 
     def find(self, transaction_id: int, tenant: str, step: Step, refused: Callable[[KernelError], None]) -> None:
         """As `Access.find`, for who changes one of the tenant that stays undecided: it is fresh no more."""
@@ -91,7 +92,7 @@ class Moving:
         when_ms = max(when_ms, self._not_before_ms)
         transactions = self._book.fresh.to_move(now_ms, self._slice) if when_ms <= now_ms else []
         if not transactions:                      # those that should may be decided in a frame that is on its way
-            self._wake(when_ms if when_ms > now_ms else now_ms + BUSY_MS)
+            self._alarm.ring_by(when_ms if when_ms > now_ms else now_ms + BUSY_MS)
             return
         try:
             self._move(transactions, self._ended)
@@ -105,17 +106,3 @@ class Moving:
         if not stored:
             self._not_before_ms = self._loop.now_ms() + RETRY_MS
         self._loop.call_soon(self.turn)
-
-    def _wake(self, when_ms: int) -> None:
-        if self._alarm is None or when_ms < self._alarm[0]:
-            self._disarm()
-            self._alarm = when_ms, self._loop.call_at(when_ms, self._ring)
-
-    def _ring(self) -> None:
-        self._alarm = None
-        self.turn()
-
-    def _disarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm[1].cancel()
-            self._alarm = None

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from gatehouse.kernel.alarm import Alarm
 from gatehouse.kernel.errors import GroupFull, GroupIsLeased, KernelError, Stopping
 from gatehouse.kernel.groups.definitions import Definitions, LiveGroups
 from gatehouse.kernel.groups.group_settings import ASSIGNED, GroupSettings
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner, Stored
-from gatehouse.kernel.ports import Loop, Timer
+from gatehouse.kernel.ports import Loop
 
 OURS: Final = GroupSettings(kind=ASSIGNED)
 """The definition that a group gets from its first member."""
@@ -94,8 +95,7 @@ class DueHeap(Generic[T]):
         self._count = count                    # how many entries there are
         self._heap: list[tuple[int, int, T]] = []
         self._numbers = 0
-        self._timer: Timer | None = None
-        self._timer_ms = 0                     # when it comes
+        self._alarm = Alarm(loop.call_at, self._on_time)
         self._stopped = False
 
     def __len__(self) -> int:
@@ -117,14 +117,10 @@ class DueHeap(Generic[T]):
         self._stopped = True
 
     def _set_timer(self) -> None:
-        if self._heap and (self._timer is None or self._heap[0][0] < self._timer_ms):
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer_ms = self._heap[0][0]
-            self._timer = self._loop.call_at(self._timer_ms, self._on_time)
+        if self._heap:
+            self._alarm.ring_by(self._heap[0][0])
 
     def _on_time(self) -> None:
-        self._timer = None
         now_ms = self._loop.now_ms()
         while self._heap and self._heap[0][0] <= now_ms and not self._stopped:
             when_ms, _, entry = heappop(self._heap)

@@ -593,7 +593,7 @@ class Reader:
         return entry.first_offset, entry.max_ms
 
     def offset_of_largest_timestamp(self, partition_id: int, on_done: Callable[[int | None, int], None]) -> None:
-        """See `Kernel.offset_of_largest_timestamp`."""
+        """See `KernelPort.offset_of_largest_timestamp`."""
         start = self.start_of(partition_id)
         in_memory = self._latest_in_memory(partition_id, start)
         self._worker.submit(partial(self._find_latest, partition_id, start, in_memory),
@@ -633,7 +633,7 @@ class Reader:
         self._begun = sorted(begun)
 
     def end_of_epoch(self, partition_id: int, epoch: int, on_done: Callable[[int], None]) -> None:
-        """See `Kernel.end_of_epoch`."""
+        """See `KernelPort.end_of_epoch`."""
         at = bisect_right(self._begun, (epoch, END))
         if at == len(self._begun):
             on_done(self._watermarks.next_offset(partition_id) if self._begun and self._begun[-1][0] == epoch else -1)

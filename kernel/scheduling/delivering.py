@@ -15,11 +15,12 @@ from itertools import islice
 from typing import Final
 
 from gatehouse.kernel.addresses.placing import Places
+from gatehouse.kernel.alarm import Alarm
 from gatehouse.kernel.backpressure import Backpressure
 from gatehouse.kernel.errors import KernelError, Stopping, UnknownPartition
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.message import Message, Placement
-from gatehouse.kernel.ports import Loop, Timer, Worker
+from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.scheduling.book import RETRY_MS, Book
@@ -211,9 +212,8 @@ class Lane:
         self._state = state
         self._fatal = fatal
         self._turn = turn
-        self._call_at = loop.call_at_wall if timers.by_wall else loop.call_at
         self._taken = 0
-        self._alarm: tuple[int, Timer] | None = None
+        self._alarm = Alarm(loop.call_at_wall if timers.by_wall else loop.call_at, turn)
         self.now_ms = loop.wall_ms if timers.by_wall else loop.now_ms
         self.timers = timers
         self.at_hand = AtHand(state=state, index=index, worker=worker, timers=timers, on_read=turn, fatal=fatal)
@@ -264,19 +264,12 @@ class Lane:
         """For the next that is due, or whose message has to be read by then; else woken by what is under way."""
         when_ms = self.at_hand.wake_ms() if self.timers.keys else None
         if when_ms is None:
-            self.disarm()
-        elif self._alarm is None or self._alarm[0] != when_ms:
-            self.disarm()
-            self._alarm = when_ms, self._call_at(when_ms, self._ring)
-
-    def _ring(self) -> None:
-        self._alarm = None
-        self._turn()
+            self._alarm.cancel()
+        else:
+            self._alarm.ring_at(when_ms)
 
     def disarm(self) -> None:
-        if self._alarm is not None:
-            self._alarm[1].cancel()
-            self._alarm = None
+        self._alarm.cancel()
 
 
 class AtHand:

@@ -21,12 +21,13 @@ from typing import Final
 
 from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
+from gatehouse.kernel.alarm import Alarm
 from gatehouse.kernel.errors import SessionRefused, Stopping, TooManySessions, TooManySubscriptions, UnknownSession
 from gatehouse.kernel.groups.sharing import SHARE
 from gatehouse.kernel.index.reader import Reader
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Fetched, Owner
-from gatehouse.kernel.ports import Loop, Timer
+from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.selectors.selector import Selector, parse_selector
 from gatehouse.kernel.sessions.attached import Attached
 from gatehouse.kernel.sessions.entrusted import Entrusting, GroupOf
@@ -98,8 +99,7 @@ class Sessions:  # decision 162
         """Partitions of sessions; see `kernel.write.pending_frame.Follower`."""
 
         self._waiting: list[tuple[int, int]] = []        # (until, partition id), a heap; some are out of date
-        self._armed_ms = 0
-        self._alarm: Timer | None = None
+        self._alarm = Alarm(loop.call_at, self._look)
         self._aging: dict[int, None] = {}                # partitions whose messages are looked at by their age,
         self._aging_heap: list[tuple[int, int]] = []     # and when, a heap
         self._aging_armed_ms = 0
@@ -536,14 +536,10 @@ class Sessions:  # decision 162
         heapify(self._waiting)
 
     def _arm(self) -> None:
-        if self._waiting and (not self._armed_ms or self._waiting[0][0] < self._armed_ms):
-            if self._alarm is not None:
-                self._alarm.cancel()
-            self._armed_ms = self._waiting[0][0]
-            self._alarm = self.loop.call_at(self._armed_ms, self._look)
+        if self._waiting:
+            self._alarm.ring_by(self._waiting[0][0])
 
     def _look(self) -> None:
-        self._armed_ms, self._alarm = 0, None
         if not self._stopped and not self._ending.busy:
             self._ending.run(self._end_due(), self._arm)
 

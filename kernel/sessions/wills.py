@@ -13,10 +13,11 @@ from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Final
 
+from gatehouse.kernel.alarm import Alarm
 from gatehouse.kernel.errors import Stopping
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Owner
-from gatehouse.kernel.ports import Loop, Timer
+from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.sessions.session_records import decode_will, encode_will, named_key, will_is_due
 from gatehouse.kernel.sessions.session_values import Will
 from gatehouse.kernel.slices import Slices
@@ -43,8 +44,7 @@ class Wills:  # decision 167
         self._slices = Slices(loop, on_error)
         self._wills: dict[bytes, bytes] = {}                       # as they lie in the state, whose objects these are
         self._waiting: list[tuple[int, bytes]] = []                # a heap; some are out of date
-        self._alarm: Timer | None = None                           # for the first of them
-        self._alarm_ms = 0
+        self._alarm = Alarm(loop.call_at, self._look)              # for the first of them
         self._due: deque[tuple[bytes, bytes]] = deque()            # to be published now,
         self._owed: set[tuple[bytes, bytes]] = set()               # or a little later, whoever is back by then
         self._taken_back: set[bytes] = set()                       # by clients that said goodbye, and not durably yet
@@ -147,18 +147,9 @@ class Wills:  # decision 167
             self._waiting = [(will_is_due(value), name) for name, value in self._wills.items() if will_is_due(value)]
             heapify(self._waiting)
         heappush(self._waiting, (due_ms, name))
-        self._wake_at(due_ms)
-
-    def _wake_at(self, when_ms: int) -> None:
-        if self._alarm is not None:
-            if self._alarm_ms <= when_ms:
-                return
-            self._alarm.cancel()
-        self._alarm_ms = when_ms
-        self._alarm = self._loop.call_at(when_ms, self._look)
+        self._alarm.ring_by(due_ms)
 
     def _look(self) -> None:
-        self._alarm = None
         now_ms = self._loop.now_ms()
         while self._waiting and self._waiting[0][0] <= now_ms:
             due_ms, name = heappop(self._waiting)
@@ -166,7 +157,7 @@ class Wills:  # decision 167
             if value is not None and will_is_due(value) == due_ms:
                 self._be_due(name, value)
         if self._waiting:
-            self._wake_at(self._waiting[0][0])
+            self._alarm.ring_by(self._waiting[0][0])
         self._go_on()
 
     # ---- publishing

@@ -186,7 +186,7 @@ class KnownProducers:
         self._state = state
 
     def find(self, partition_id: int, on_done: Callable[[list[KnownProducer]], None]) -> None:
-        """See `Kernel.producers_of`."""
+        """See `KernelPort.producers_of`."""
         changed = self._state.changed(Kind.PRODUCER)
         self._worker.submit(partial(self._read, partition_id, changed), partial(_found, on_done))
 

@@ -1,15 +1,17 @@
 """A kernel in a world of one thread, for tests: append, run, look."""
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from gatehouse.kernel.addresses.routes import Routes
+from gatehouse.kernel.api import Heard, KernelPort
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.disk_guard import Reserve
 from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.log.memory_log import MemoryLog
 from gatehouse.kernel.log.segments import Disk, RealDisk, SegmentLog
-from gatehouse.kernel.message import Fetched, Message, Placement, Record, Stored
+from gatehouse.kernel.message import Fetched, Message, Place, Placement, Record, Stored
 from gatehouse.kernel.ports import Notices
 from gatehouse.kernel.records.batch import encode_headers, records_of
 from gatehouse.kernel.settings import JourneySettings, KernelSettings
@@ -32,6 +34,19 @@ class Witness:
         for placement, messages, first_offset, options in deliveries:
             self.delivered += [(placement.address, message[1], first_offset + i, options)
                                for i, message in enumerate(messages)]
+
+
+class SilentDoor:
+    """A door without sessions: whoever asks by its port is answered, and nobody is told."""
+
+    def on_answers(self, answers: list[Stored]) -> Iterator[None]:
+        yield from ()
+
+    def on_delivery(self, heard: list[Heard]) -> Iterator[None]:
+        yield from ()
+
+    def hearers(self, place: Place) -> tuple[str, int]:
+        return "silent", 0
 
 
 class Told(Notices):
@@ -131,6 +146,14 @@ class Rig:
         if answer.error is not None:
             raise answer.error
         return answer.positions
+
+    def port(self) -> KernelPort:
+        """For what doors alone ask."""
+        return self.kernel.port(SilentDoor())
+
+    def place_routed(self, address: str, partition_ids: tuple[int, ...], may_create: bool = True) -> Placement:
+        """Where the address leads, and by reference into these queues, whatever is bound to the address."""
+        return self.kernel._places.place_routed(address, partition_ids, "/", may_create)
 
     def fetch(self, partition_id: int, offset: int = 0, max_bytes: int = 1 << 30) -> Fetched:
         found: list[Fetched] = []

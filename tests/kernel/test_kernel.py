@@ -348,7 +348,7 @@ def test_the_record_with_the_largest_timestamp_is_found_in_memory_and_in_the_sto
     found: list[tuple[int | None, int]] = []
 
     def look() -> tuple[int | None, int]:
-        rig.kernel.offset_of_largest_timestamp(partition_id, lambda offset, at: found.append((offset, at)))
+        rig.port().offset_of_largest_timestamp(partition_id, lambda offset, at: found.append((offset, at)))
         rig.run()
         return found[-1]
 

@@ -344,8 +344,8 @@ class Transacting:
 
     def _put_off(self) -> bool:
         """Checks wait for a checkpoint, and look again in a moment."""
-        alarm = self._transactions._checking._alarm
-        return alarm is not None and alarm[0] <= self._now_ms + BUSY_MS
+        looks_ms = self._transactions._checking._alarm.when_ms
+        return looks_ms is not None and looks_ms <= self._now_ms + BUSY_MS
 
     def _compare(self, one: Sent, what: Transaction | None, rests: bool) -> None:
         if what is None:

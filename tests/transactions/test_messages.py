@@ -128,7 +128,7 @@ def test_queues_that_a_door_chose_are_those_of_this_message_alone(rig: Transacti
     chosen, bound = rig.kernel.groups.declare_queue("chosen"), rig.kernel.groups.declare_queue("bound")
     rig.kernel.groups.bind("orders/1", bound, chosen=True)
     def routed(value: bytes, *partition_ids: int) -> Half:
-        return Half((rig.kernel.place_routed("orders/1", partition_ids), value, b"\0", 3, 0))
+        return Half((rig.place_routed("orders/1", partition_ids), value, b"\0", 3, 0))
     one = rig.begin(routed(b"to one", chosen.first_partition_id), routed(b"to none"), ("orders/1", b"to all"))
     rig.restart()
     rig.commit(one)

@@ -95,17 +95,17 @@ def test_rights_that_change_while_the_log_is_read() -> None:
         for topic in BOTH:
             send(hub, b"%s %d" % (topic, number), topic=topic)
     answers: list[Callable[[], None]] = []
-    fetch = hub.kernel.fetch
+    fetch = hub.kernel.reader.fetch_public
 
-    def later(wants: Any, max_bytes: int, on_done: Callable[[Any], None], **how: Any) -> None:
-        fetch(wants, max_bytes, lambda answer: answers.append(lambda: on_done(answer)), **how)
+    def later(wants: Any, max_bytes: int, on_done: Callable[[Any], None], *how: Any) -> None:
+        fetch(wants, max_bytes, lambda answer: answers.append(lambda: on_done(answer)), *how)
 
-    hub.kernel.fetch = later  # type: ignore[method-assign]
+    hub.kernel.reader.fetch_public = later  # type: ignore[method-assign]
     assert [payload for payload, _ in received(link)] == [b"plant/1 0"]
     session.handle_data(acks(1))
     assert answers, "the log is asked"
     put_rules(hub, PLANT, SECRET)
-    hub.kernel.fetch = fetch  # type: ignore[method-assign]
+    hub.kernel.reader.fetch_public = fetch  # type: ignore[method-assign]
     answers.pop()()
     assert all_that_waits(session, link) == [b"plant/1 %d" % number for number in range(1, 6)]
     assert dropped(hub) == 6 and not link.closed

@@ -32,7 +32,7 @@ def test_who_may_not_create_does_not_make_a_deleted_topic_anew(rig: Rig, place: 
     """From a placement that was made while the topic was there, however often it is tried."""
     rig.kernel.create_topic("t")
     made = {"place": partial(rig.kernel.place, "t/k"), "place_in": partial(rig.kernel.place_in, "t", b"k"),
-            "place_routed": partial(rig.kernel.place_routed, "t/k", ())}[place](may_create=False)
+            "place_routed": partial(rig.place_routed, "t/k", ())}[place](may_create=False)
     append(rig, made, b"1")
     rig.kernel.delete_topic("t")
     rig.run()
@@ -103,7 +103,7 @@ def test_what_has_no_topic_is_stored_where_a_route_asks_for_it() -> None:
 def test_queues_get_what_no_topic_takes(rig: Rig) -> None:
     """Who chose them means them; the topic `unrouted` holds what they refer to."""
     work = rig.kernel.groups.declare_queue("work")
-    placement = rig.kernel.place_routed("my exchange/k", (work.first_partition_id,), may_create=False)
+    placement = rig.place_routed("my exchange/k", (work.first_partition_id,), may_create=False)
     append(rig, placement, b"v")
     assert [record[3] for record in rig.read_partition(work.first_partition_id)] == [b"v"] == rig.values("unrouted")
     rig.kernel.delete_topic("unrouted")
@@ -111,7 +111,7 @@ def test_queues_get_what_no_topic_takes(rig: Rig) -> None:
     append(rig, placement, b"w")
     assert rig.values("unrouted") == [b"w"]
     with pytest.raises(Unroutable):
-        rig.kernel.place_routed("my exchange/k", ())
+        rig.place_routed("my exchange/k", ())
 
 
 @pytest.mark.parametrize(("may_create", "stored_in"), [(True, "t"), (False, "unrouted")])

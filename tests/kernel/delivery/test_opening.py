@@ -42,7 +42,7 @@ def test_what_is_sound_is_delivered_live(batch: bytes, count: int, sound: list[b
     rig.publish("plant/k", b"after")
     assert [value for _, value in heard.got] == [*sound, b"after"]
     assert heard.got[-1][0] == count
-    assert rig.kernel.delivered and rig.kernel.statistics()["unreadable_stretches_total"] == (1 if lost else 0)
+    assert rig.kernel.deliveries.idle and rig.kernel.statistics()["unreadable_stretches_total"] == (1 if lost else 0)
 
 
 def test_very_many_small_records_are_handed_over_some_thousands_a_turn() -> None:
@@ -104,4 +104,4 @@ def test_a_batch_that_cannot_be_opened_by_our_own_fault_holds_up_nobody(monkeypa
         poison.store(rig, topic, poison.lying(), poison.CLAIMED)
     rig.errors.clear()
     rig.publish("plant/k", b"behind")
-    assert [value for _, value in heard.got] == [b"behind"] and rig.kernel.delivered
+    assert [value for _, value in heard.got] == [b"behind"] and rig.kernel.deliveries.idle

@@ -67,7 +67,7 @@ def test_a_flush_for_many_subscribers_takes_many_short_turns() -> None:
     turns = turns_of(rig)
     assert sum(turns) == SUBSCRIBERS and max(turns) <= SLICE_MS
     assert all(one.values == [b"%d" % number for number in range(100)] and one.calls == 1 for one in heard)
-    assert rig.kernel.delivered
+    assert rig.kernel.deliveries.idle
 
 
 def test_what_is_small_is_delivered_in_the_turn_of_its_flush() -> None:
@@ -114,10 +114,10 @@ def test_publishers_wait_while_flushes_wait_for_subscribers_and_go_on_afterwards
             break
         for _ in range(4):
             step(rig)
-    assert rig.kernel.congested and not rig.kernel.delivered
+    assert rig.kernel.congested and not rig.kernel.deliveries.idle
     rig.kernel.on_relief(lambda: relieved.append(rig.kernel.congested))
     turns_of(rig)
-    assert relieved == [False] and rig.kernel.delivered
+    assert relieved == [False] and rig.kernel.deliveries.idle
 
 
 def test_a_large_batch_of_a_producer_is_handed_over_in_portions() -> None:

@@ -14,7 +14,7 @@ from tests.simulation.disk import SimDisk
 
 def end_of(rig: Rig, partition_id: int, epoch: int) -> int:
     answers: list[int] = []
-    rig.kernel.end_of_epoch(partition_id, epoch, answers.append)
+    rig.port().end_of_epoch(partition_id, epoch, answers.append)
     rig.run()
     return answers[0]
 

@@ -64,7 +64,7 @@ def test_the_record_with_the_largest_timestamp_is_no_deleted_one() -> None:
     rig.kernel.delete_records({placement.partition_id: 1}, None)
     rig.run()
     found: list[tuple[int | None, int]] = []
-    rig.kernel.offset_of_largest_timestamp(placement.partition_id, lambda *answer: found.append(answer))
+    rig.port().offset_of_largest_timestamp(placement.partition_id, lambda *answer: found.append(answer))
     rig.run()
     assert found == [(1, ahead_ms + 1)]
 

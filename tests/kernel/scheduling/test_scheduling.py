@@ -144,7 +144,7 @@ def test_topic_key_and_queue_that_were_asked_for_are_kept(rig: ScheduleRig) -> N
 def test_queues_get_theirs_alone_and_by_reference(rig: ScheduleRig) -> None:
     jobs = rig.kernel.groups.declare_queue("jobs", QueueSettings(priorities=3))
     rig.kernel.schedule([(rig.kernel.place_queue(jobs, 2, b"k"), b"alone", b"\0", 2, 0),
-                         (rig.kernel.place_routed("t/k", (jobs.partition_id(1),)), b"too", b"\0", 2, 0),
+                         (rig.place_routed("t/k", (jobs.partition_id(1),)), b"too", b"\0", 2, 0),
                          rig.message("$queue/jobs", b"named")], [When(rig.now_ms + 10)] * 3, rig.witness)
     rig.run()
     rig.restart()

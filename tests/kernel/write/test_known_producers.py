@@ -12,7 +12,7 @@ from tests.kernel.test_kernel import producer_batch
 def known(rig: Rig, partition_id: int) -> list[tuple[int, int, int]]:
     """(producer id, epoch, last sequence)"""
     answers: list[list[KnownProducer]] = []
-    rig.kernel.producers_of(partition_id, answers.append)
+    rig.port().producers_of(partition_id, answers.append)
     rig.run()
     assert all(one.append_ms > 0 for one in answers[0])
     return [one[:3] for one in answers[0]]
