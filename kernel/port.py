@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.addresses.subscriptions import Subscriptions
     from gatehouse.kernel.assigned.assigned_groups import AssignedGroups
     from gatehouse.kernel.backpressure import Backpressure
-    from gatehouse.kernel.delivery.deliveries import Deliveries, Watch, Watches
+    from gatehouse.kernel.delivery.deliveries import Watch, Watches
     from gatehouse.kernel.delivery.retained import RetainedValues
     from gatehouse.kernel.errors import StorageFailed
     from gatehouse.kernel.groups.calls import Groups
@@ -121,6 +121,15 @@ class PartitionReader(Protocol):
     def sizes(self, partition_ids: list[int], on_done: Callable[[list[int]], None]) -> None: ...
 
 
+class LiveFeed(Protocol):
+    """See `delivery.deliveries.Deliveries`."""
+
+    @property
+    def idle(self) -> bool: ...
+
+    def note_delivered(self, door: str, count: int) -> None: ...
+
+
 def ask_again(_: str) -> Allowed | None:
     """Of a receipt that is asked for among messages of several guards: nobody judges it, and each guard's own are
     appended by themselves then."""
@@ -135,7 +144,7 @@ class Port:  # decision 359
                  subscriptions: Subscriptions, speaker: Speaker, journeys: Journeys | None, committer: Gathers,
                  appending: MessageAppender, batches: BatchAppender, idempotency: Idempotency, receipts: Receipts,
                  scheduling: Scheduling, reader: PartitionReader, unreadable: Unreadable, watches: Watches,
-                 deliveries: Deliveries, retained: RetainedValues, known_producers: KnownProducers,
+                 deliveries: LiveFeed, retained: RetainedValues, known_producers: KnownProducers,
                  groups: Groups, assigned: AssignedGroups) -> None:
         """What is asked or told with messages goes to the part that it is about; the `kernel` itself is asked to make,
         change and delete topics."""
