@@ -8,12 +8,13 @@ as it came, in no partition: it has no offset, and holds back no reader. So ever
 never otherwise. Its producer's sequence is kept in the same frame: sent again, it is held once.
 
 State records: Kind.PRODUCER_TRANSACTION, by tenant, NUL and name, JSON; Kind.HELD_BATCH, by producer id and number,
-in which lies the partition id (u64), the size opened (u32) and the batch.
+in which lies the partition id (u64), the bytes (u64, opened) and the records (u64) up to this one, and the batch.
 """
 from __future__ import annotations
 
 import struct
 from base64 import b64decode, b64encode
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -33,6 +34,7 @@ from gatehouse.kernel.errors import (
     TransactionEnding,
     TransactionTooLarge,
 )
+from gatehouse.kernel.groups.group_settings import check_name
 from gatehouse.kernel.halves.halves import Halves
 from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Origin, Owner, Stored, tell
@@ -50,6 +52,12 @@ from gatehouse.kernel.write.topic_changes import TopicChanges
 
 MAX_TIMEOUT_MS: Final = 900_000           # Kafka's transaction.max.timeout.ms
 MAX_HELD_BYTES: Final = 256 << 20         # of one transaction, opened: so much enters in one frame
+MAX_HELD_RECORDS: Final = 1_000_000       # of one transaction: each is objects while it enters a topic that is listened to
+MAX_HELD_BATCHES: Final = 100_000         # of one transaction: each is a state record, deleted in the frame of its end
+MAX_NAMED_BYTES: Final = 1 << 20          # what a transaction says of partitions and groups: written anew with each change
+MAX_ALL_NAMED_BYTES: Final = 256 << 20    # of all transactions that are open
+AGAIN_MS: Final = 1_000                   # after a frame that was not stored, what is overdue waits
+LARGE_FRAME_BYTES: Final = 32 << 20       # a commit does not enter a frame that has so much: it waits until it is stored
 MAX_NAMES: Final = 100_000                # producers with a name: each costs about a KiB of memory
 UNUSED_MS: Final = 7 * 24 * 3_600_000     # Kafka's transactional.id.expiration.ms
 LOOK_MS: Final = 3_600_000
@@ -63,7 +71,9 @@ ROLLED_BACK: Final = "rolled_back"
 NEW: Final = "new"
 
 _HELD_KEY = struct.Struct(">QQ")
-_HELD = struct.Struct(">QI")
+_HELD = struct.Struct(">QQQ")
+_PARTITION_ID_BYTES: Final = 22           # in JSON, at most, with what is around it
+_OFFSET_BYTES: Final = 52
 
 Key = tuple[str, str]
 """Tenant, and the name that a producer gave itself."""
@@ -90,7 +100,8 @@ class Producer:
     """One name, with the transaction that is open, or how the last one ended."""
 
     __slots__ = ("key", "producer_id", "epoch", "last_epoch", "timeout_ms", "state", "begun_ms", "used_ms",
-                 "partitions", "offsets", "held", "held_bytes", "ending", "timer")
+                 "partitions", "offsets", "held", "held_bytes", "held_records", "stored_with", "named_bytes", "ending",
+                 "timer")
 
     def __init__(self, key: Key, producer_id: int) -> None:
         self.key = key
@@ -105,6 +116,9 @@ class Producer:
         self.offsets: Offsets = {}
         self.held = 0                            # batches, numbered from 0
         self.held_bytes = 0                      # opened
+        self.held_records = 0
+        self.stored_with = 0                     # how many frames are stored once its newest batch is
+        self.named_bytes = 0                     # of `encode`, the last time
         self.ending = False
         self.timer: Timer | None = None
 
@@ -123,6 +137,7 @@ class Producer:
         tenant, _, name = key.decode().partition("\0")
         said = orjson.loads(value)
         producer = cls((tenant, name), said["id"])
+        producer.named_bytes = len(value)
         producer.epoch, producer.last_epoch, producer.timeout_ms = said["epoch"], said["last"], said["timeout"]
         producer.state, producer.begun_ms, producer.used_ms = said["state"], said["begun"], said["used"]
         producer.partitions = set(said["partitions"])
@@ -133,7 +148,9 @@ class Producer:
 
     def record(self) -> StateRecord:
         """What is to be known of it after a start."""
-        return StateRecord(Kind.PRODUCER_TRANSACTION, "\0".join(self.key).encode(), self.encode())
+        value = self.encode()
+        self.named_bytes = len(value)
+        return StateRecord(Kind.PRODUCER_TRANSACTION, "\0".join(self.key).encode(), value)
 
     def renew(self, timeout_ms: int, now_ms: int) -> None:
         """Whoever has the id and epoch from here on is the producer of this name."""
@@ -152,15 +169,16 @@ class Producer:
         """Its transaction is open."""
         self.state, self.begun_ms, self.used_ms = OPEN, now_ms, now_ms
 
-    def note_held(self, opened_bytes: int) -> None:
-        """One more batch of it is held."""
-        self.held += 1
-        self.held_bytes += opened_bytes
+    def note_held(self, held: int, held_bytes: int, held_records: int, stored_with: int = 0) -> None:
+        """So much of it is held."""
+        self.held, self.held_bytes, self.held_records = held, held_bytes, held_records
+        self.stored_with = stored_with
 
     def end(self, state: str) -> None:
         """Nothing is open, and nothing held, any more."""
         self.state = state
-        self.partitions, self.offsets, self.held, self.held_bytes, self.ending = set(), {}, 0, 0, False
+        self.partitions, self.offsets, self.ending = set(), {}, False
+        self.note_held(0, 0, 0)
         self.disarm()
 
     def be_ending(self, ending: bool) -> None:
@@ -183,7 +201,6 @@ class Commit(NamedTuple):
     """A transaction whose batches are about to enter."""
 
     producer: Producer
-    batches: list[tuple[int, bytes]]
     origin: Origin
     owner: Owner | None
     token: object
@@ -205,7 +222,11 @@ class ProducerTransactions:  # decision 361
         self._on_error = on_error
         self._receipts = receipts
         self._producers: dict[Key, Producer] = {}
+        self._movers: dict[tuple[str, str], dict[Producer, None]] = {}     # by tenant and group, whose offsets they move
+        self._named_bytes = 0                    # of all
         self._commits: deque[Commit] = deque()
+        self._reading = False                    # what one of them holds
+        self._entered: PendingFrame | None = None        # by the last of them, and not stored yet
         self._slices = Slices(loop, on_error)
         self._stopped = False
         self.committed_total = 0
@@ -225,23 +246,53 @@ class ProducerTransactions:  # decision 361
             producer.disarm()
 
     def _load(self) -> None:
-        for producer in self._producers.values():
-            producer.disarm()
-        self._producers = {}
-        by_id: dict[int, Producer] = {}
         for key, value in self._state.scan(Kind.PRODUCER_TRANSACTION):
-            producer = Producer.decode(key, value)
-            self._producers[producer.key] = by_id[producer.producer_id] = producer
-        for key, value in self._state.scan(Kind.HELD_BATCH):
-            holder = by_id.get(_HELD_KEY.unpack(key)[0])
-            if holder is not None:
-                holder.note_held(_HELD.unpack_from(value)[1])
-        for producer in self._producers.values():
-            if producer.state == OPEN:
-                self._arm(producer)
+            self._take(key, value, 0)
 
-    def _arm(self, producer: Producer) -> None:
-        producer.arm(self._loop.call_at(producer.begun_ms + producer.timeout_ms, partial(self._on_time, producer)))
+    def _take(self, key: bytes, value: bytes, wait_ms: int) -> None:
+        """A producer as the log has it; what is overdue of it waits for so long."""
+        producer = Producer.decode(key, value)
+        self._producers[producer.key] = producer
+        self._named_bytes += producer.named_bytes
+        if producer.state == OPEN:
+            producer.note_held(*self._held_of(producer.producer_id))
+            self._note_movers(producer)
+            self._arm(producer, wait_ms)
+
+    def _held_of(self, producer_id: int) -> tuple[int, int, int]:
+        """How many batches are held, their bytes and their records: they are numbered without a gap, and each says what
+        is held up to it."""
+        def at(number: int) -> bytes | None:
+            return self._state.get(Kind.HELD_BATCH, _HELD_KEY.pack(producer_id, number))
+
+        above = 1
+        while above <= MAX_HELD_BATCHES and at(above - 1) is not None:
+            above *= 2
+        held = bisect_left(range(above), True, above // 2, above, key=lambda number: at(number) is None)
+        last = at(held - 1) if held else None
+        return (0, 0, 0) if last is None else (held, *_HELD.unpack_from(last)[1:])
+
+    def _arm(self, producer: Producer, wait_ms: int = 0) -> None:
+        when_ms = max(producer.begun_ms + producer.timeout_ms, self._loop.now_ms() + wait_ms)
+        producer.arm(self._loop.call_at(when_ms, partial(self._on_time, producer)))
+
+    def _forget(self, producer: Producer) -> None:
+        """It is in memory no more."""
+        producer.disarm()
+        self._drop_movers(producer)
+        self._named_bytes -= producer.named_bytes
+        del self._producers[producer.key]
+
+    def _note_movers(self, producer: Producer) -> None:
+        for group in producer.offsets:
+            self._movers.setdefault((producer.key[0], group), {})[producer] = None
+
+    def _drop_movers(self, producer: Producer) -> None:
+        for group in producer.offsets:
+            movers = self._movers.get((producer.key[0], group), {})
+            movers.pop(producer, None)
+            if not movers:
+                self._movers.pop((producer.key[0], group), None)
 
     def _on_time(self, producer: Producer) -> None:
         """Its owner was silent for too long: rolled back, and what it says from here on is of an older epoch."""
@@ -271,7 +322,7 @@ class ProducerTransactions:  # decision 361
             if unused:
                 self._committer.put_state([producer.record()._replace(value=None) for producer in unused]).join(self)
                 for producer in unused:
-                    del self._producers[producer.key]
+                    self._forget(producer)
         except Stopping:
             return
         self._loop.call_at(self._loop.now_ms() + LOOK_MS, self._look)
@@ -286,8 +337,9 @@ class ProducerTransactions:  # decision 361
         """The producer id and epoch of whoever has this name from here on: answered as (producer id, epoch, 0). What
         its predecessor had open is rolled back. `producer_id` and `epoch` are what it had, -1 where it begins.
 
-        Raises InvalidTimeout, TooManyTransactions, TransactionEnding, FencedProducer, OtherProducer, Stopping.
+        Raises InvalidGroup, InvalidTimeout, TooManyTransactions, TransactionEnding, FencedProducer, Stopping.
         """
+        check_name(name, "producer")
         if not 0 < timeout_ms <= MAX_TIMEOUT_MS:
             raise InvalidTimeout(f"a transaction lasts for {MAX_TIMEOUT_MS} ms at most")
         producer = self._producers.get((tenant, name))
@@ -304,7 +356,7 @@ class ProducerTransactions:  # decision 361
         if producer is None:
             producer = self._producers[tenant, name] = Producer(
                 (tenant, name), self._topic_changes.next_producer_id(frame))
-        elif producer_id >= 0 and epoch != producer.epoch:
+        elif producer_id >= 0 and epoch != producer.epoch and producer.epoch <= LAST_EPOCH:
             pass                                     # it has been given its epoch, and has not heard of it
         elif producer.epoch >= LAST_EPOCH:
             self._roll_back(producer, frame)
@@ -320,8 +372,13 @@ class ProducerTransactions:  # decision 361
     def begin(self, tenant: str, name: str, producer_id: int, epoch: int, partition_ids: list[int], group: str | None,
               owner: Owner, token: object) -> None:
         """The transaction is open, and will write to these partitions, and move the offsets of this group. Raises
-        OtherProducer, FencedProducer, TransactionEnding, Stopping."""
+        InvalidGroup, OtherProducer, FencedProducer, TransactionEnding, TransactionTooLarge, TooManyTransactions,
+        Stopping."""
+        if group is not None:
+            check_name(group, "group")
         producer = self._require(tenant, name, producer_id, epoch)
+        partition_ids = [partition_id for partition_id in partition_ids if partition_id not in producer.partitions]
+        self._require_room(producer, len(partition_ids) * _PARTITION_ID_BYTES + 4 * len((group or "").encode()))
         frame = self._committer.open_frame()
         if producer.state != OPEN:
             producer.begin(self._loop.now_ms())
@@ -329,6 +386,7 @@ class ProducerTransactions:  # decision 361
         producer.partitions.update(partition_ids)
         if group is not None:
             producer.offsets.setdefault(group, {})
+            self._note_movers(producer)
         self._put(producer, frame).answer(owner, token)
 
     def hold(self, tenant: str, name: str, partition_id: int, validated: Validated, owner: Owner | None, token: object
@@ -339,16 +397,19 @@ class ProducerTransactions:  # decision 361
         producer = self._require(tenant, name, header.producer_id, header.producer_epoch)
         if producer.state != OPEN or partition_id not in producer.partitions:
             raise NoTransaction(f"{name} has no transaction that writes to this partition")
-        opened_bytes = max(validated.opened_bytes, len(validated.batch))
-        if producer.held_bytes + opened_bytes > MAX_HELD_BYTES:
-            raise TransactionTooLarge(f"a transaction of a producer is {MAX_HELD_BYTES} bytes at most, opened")
+        held_bytes = producer.held_bytes + max(validated.opened_bytes, len(validated.batch))
+        held_records = producer.held_records + header.record_count
+        if held_bytes > MAX_HELD_BYTES or held_records > MAX_HELD_RECORDS or producer.held >= MAX_HELD_BATCHES:
+            raise TransactionTooLarge(f"a transaction of a producer is {MAX_HELD_BYTES} bytes at most, opened, "
+                                      f"{MAX_HELD_RECORDS} records, and {MAX_HELD_BATCHES} batches")
         frame = self._batches.hold(partition_id, validated, owner, token)
         if frame is None:
             return
         batch = _ordinary(validated.batch)
         frame.state.append(StateRecord(Kind.HELD_BATCH, _HELD_KEY.pack(producer.producer_id, producer.held),
-                                       _HELD.pack(partition_id, opened_bytes) + batch))
-        producer.note_held(opened_bytes)
+                                       _HELD.pack(partition_id, held_bytes, held_records) + batch))
+        committer = self._committer
+        producer.note_held(producer.held + 1, held_bytes, held_records, committer.flushes + len(committer.pending()))
         frame.join(self)
         if owner is not None:
             frame.submissions.append(Submission(owner, token, None, (frame.builder.now_ms, [
@@ -363,8 +424,13 @@ class ProducerTransactions:  # decision 361
         producer = self._require(tenant, name, producer_id, epoch)
         if producer.state != OPEN or group not in producer.offsets:
             raise NoTransaction(f"{name} has no transaction that moves the group {group}")
+        self._require_room(producer, sum([_OFFSET_BYTES + 4 * len(metadata) // 3 for partition_id, (_, metadata)
+                                          in offsets.items() if partition_id not in producer.offsets[group]]
+                                         + [4 * len(metadata) // 3 for partition_id, (_, metadata) in offsets.items()
+                                            if partition_id in producer.offsets[group]]))
+        frame = self._committer.open_frame()
         producer.offsets[group].update(offsets)
-        self._put(producer, self._committer.open_frame()).answer(owner, token)
+        self._put(producer, frame).answer(owner, token)
 
     def end(self, tenant: str, name: str, producer_id: int, epoch: int, commits: bool, origin: Origin, owner: Owner,
             token: object) -> None:
@@ -378,27 +444,32 @@ class ProducerTransactions:  # decision 361
             raise NoTransaction(f"{name} has no transaction to end")
         elif not commits or not producer.held:
             self._settle(producer, wanted, owner, token, self._committer.open_frame())
+        elif producer.stored_with > self._committer.flushes:
+            raise TransactionEnding(f"what {name} has sent is not stored yet: ask again")
         else:
             producer.be_ending(True)
-            names = [(int(Kind.HELD_BATCH), _HELD_KEY.pack(producer_id, number)) for number in range(producer.held)]
-            values = self._halves.recent(names)
-            if values is not None:
-                self._commit(producer, origin, owner, token, values)
-            else:
-                self._halves.read(names, partial(self._commit, producer, origin, owner, token))
+            self._commits.append(Commit(producer, origin, owner, token))
+            self._go_on()
 
     def moving(self, group: str, tenant: str) -> set[int]:
         """The partitions in which an open transaction moves what the group has committed."""
-        return {partition_id for key, producer in self._producers.items() if key[0] == tenant
-                for partition_id in producer.offsets.get(group, ())}
+        return {partition_id for producer in self._movers.get((tenant, group), ())
+                for partition_id in producer.offsets[group]}
 
     def known(self, tenant: str) -> list[KnownTransaction]:
         """Every producer of a tenant, by name."""
-        wall_of = self._halves.wall_of
-        return [KnownTransaction(
+        return [self._described(producer) for key, producer in sorted(self._producers.items()) if key[0] == tenant]
+
+    def find(self, tenant: str, name: str) -> KnownTransaction | None:
+        """The producer of this name."""
+        producer = self._producers.get((tenant, name))
+        return None if producer is None else self._described(producer)
+
+    def _described(self, producer: Producer) -> KnownTransaction:
+        return KnownTransaction(
             producer.key[1], producer.producer_id, producer.epoch, producer.state, producer.ending, producer.timeout_ms,
-            wall_of(producer.begun_ms) if producer.state == OPEN else -1, sorted(producer.partitions),
-            sorted(producer.offsets)) for key, producer in sorted(self._producers.items()) if key[0] == tenant]
+            self._halves.wall_of(producer.begun_ms) if producer.state == OPEN else -1, sorted(producer.partitions),
+            sorted(producer.offsets))
 
     def _require(self, tenant: str, name: str, producer_id: int, epoch: int) -> Producer:
         producer = self._producers.get((tenant, name))
@@ -410,10 +481,19 @@ class ProducerTransactions:  # decision 361
             raise TransactionEnding(f"the transaction of {name} is being committed")
         return producer
 
+    def _require_room(self, producer: Producer, more_bytes: int) -> None:
+        """Raises TransactionTooLarge, TooManyTransactions where so much more cannot be said of it."""
+        if producer.named_bytes + more_bytes > MAX_NAMED_BYTES:
+            raise TransactionTooLarge(f"a transaction says {MAX_NAMED_BYTES} bytes of partitions and offsets at most")
+        if more_bytes and self._named_bytes + more_bytes > MAX_ALL_NAMED_BYTES:
+            raise TooManyTransactions(f"open transactions say {MAX_ALL_NAMED_BYTES} bytes of offsets already")
+
     # ---- how one goes
 
     def _put(self, producer: Producer, frame: PendingFrame) -> PendingFrame:
+        self._named_bytes -= producer.named_bytes
         frame.state.append(producer.record())
+        self._named_bytes += producer.named_bytes
         frame.join(self)
         return frame
 
@@ -421,7 +501,9 @@ class ProducerTransactions:  # decision 361
         """What is open of it, if anything."""
         if producer.state == OPEN:
             self._drop(producer, frame)
+            self._drop_movers(producer)
             producer.end(ROLLED_BACK)
+            frame.frees = True
             self.rolled_back_total += 1
 
     @staticmethod
@@ -442,26 +524,42 @@ class ProducerTransactions:  # decision 361
                         frame.state.append(offset_record(group, partition_id, offset))
         else:
             self.rolled_back_total += 1
+            frame.frees = True
+        self._drop_movers(producer)
         producer.end(state)
         self._put(producer, frame).answer(owner, token)
 
-    def _commit(self, producer: Producer, origin: Origin, owner: Owner, token: object, values: list[bytes | None]
-                ) -> None:
-        batches = [(_HELD.unpack_from(value)[0], value[_HELD.size:]) for value in values if value is not None]
-        assert len(batches) == producer.held or not self._is_current(producer), "every batch that is held is there"
-        self._commits.append(Commit(producer, batches, origin, owner, token))
-        self._go_on()
-
     def _go_on(self) -> None:
-        if self._commits and not self._slices.busy and not self._stopped:
-            self._slices.run(self._entering(self._commits.popleft()), self._go_on)
+        """One after the other: what one of them holds is in memory while it enters, and until its frame is stored."""
+        if not self._commits or self._reading or self._slices.busy or self._stopped:
+            return
+        if self._entered is not None and self._entered.builder.size_bytes > LARGE_FRAME_BYTES:
+            return
+        commit = self._commits.popleft()
+        producer = commit.producer
+        names = [(int(Kind.HELD_BATCH), _HELD_KEY.pack(producer.producer_id, number)) for number in range(producer.held)]
+        values = self._halves.recent(names)
+        if values is not None:
+            self._enter(commit, values)
+        else:
+            self._reading = True
+            self._halves.read(names, partial(self._read, commit))
 
-    def _entering(self, commit: Commit) -> Iterator[None]:
+    def _read(self, commit: Commit, values: list[bytes | None]) -> None:
+        self._reading = False
+        if not self._stopped:
+            self._enter(commit, values)
+
+    def _enter(self, commit: Commit, values: list[bytes | None]) -> None:
+        batches = [(_HELD.unpack_from(value)[0], value[_HELD.size:]) for value in values if value is not None]
+        assert len(batches) == commit.producer.held or not self._is_current(commit.producer), "what is held is there"
+        self._slices.run(self._entering(commit, batches), self._go_on)
+
+    def _entering(self, commit: Commit, batches: list[tuple[int, bytes]]) -> Iterator[None]:
         producer = commit.producer
         settle = partial(self._settle, producer, COMMITTED, commit.owner, commit.token)
         try:
-            yield from self._batches.release(commit.batches, commit.origin, partial(self._require_current, producer,
-                                                                                     settle))
+            yield from self._batches.release(batches, commit.origin, partial(self._require_current, producer, settle))
         except Exception as error:
             producer.be_ending(False)
             if not isinstance(error, KernelError):
@@ -473,6 +571,7 @@ class ProducerTransactions:  # decision 361
         if not self._is_current(producer):
             raise TransactionEnding("frames before it were not stored: ask again")
         settle(frame)
+        self._entered = frame
 
     # ---- taking part in a frame; see `kernel.write.pending_frame.Participant`
 
@@ -481,11 +580,38 @@ class ProducerTransactions:  # decision 361
         return 0
 
     def applied(self, frame: PendingFrame) -> None:
-        """Nothing is left to do: what has changed was in memory already."""
+        """What has changed was in memory already."""
+        if frame is self._entered:
+            self._leave()
 
     def failed(self, frames: list[PendingFrame]) -> None:
-        """None of these frames was stored: producers are as the last durable one left them."""
-        self._load()
+        """None of these frames was stored: producers that changed with them are as the last durable one left them."""
+        by_id = {producer.producer_id: producer for producer in self._producers.values()}
+        keys: set[bytes] = set()
+        for frame in frames:
+            for record in frame.state:
+                if record.kind == Kind.PRODUCER_TRANSACTION:
+                    keys.add(record.key)
+                elif record.kind == Kind.HELD_BATCH:
+                    producer = by_id.get(_HELD_KEY.unpack(record.key)[0])
+                    if producer is not None:
+                        keys.add("\0".join(producer.key).encode())
+        for key in keys:
+            tenant, _, name = key.decode().partition("\0")
+            changed = self._producers.get((tenant, name))
+            if changed is not None:
+                self._forget(changed)
+            value = self._state.get(Kind.PRODUCER_TRANSACTION, key)
+            if value is not None:
+                self._take(key, value, AGAIN_MS)
+        if self._entered in frames:
+            self._leave()
+
+    def _leave(self) -> None:
+        """What entered is stored, or is not: there is room for more."""
+        self._entered = None
+        if self._commits:
+            self._loop.call_soon(self._go_on)
 
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""

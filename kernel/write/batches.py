@@ -159,6 +159,7 @@ class Batches:
             return
         if self._disk_guard.short:
             self._disk_guard.refuse()
+        self._renew_copies(arrived, inside)
         self._check(inside)
         askings = self._askings(arrived.of, opened, judge) if opened.asks else None
         run = self._add(pending_frame, arrived.of[0], partition_id, opened, inside, followed, origin)
@@ -183,7 +184,8 @@ class Batches:
             return
         if self._disk_guard.short:
             self._disk_guard.refuse()
-        for inside in insides:
+        for arrival, inside in zip(arrived, insides, strict=True):
+            self._renew_copies(arrival, inside)
             self._check(inside)
         places: RunPlaces = [
             (self._add(pending_frame, arrival.of[0], arrival.partition_id, opened, inside, followed, origin), 0)
@@ -282,6 +284,13 @@ class Batches:
             if at % STEP_RECORDS == 0:
                 yield
 
+    def _renew_copies(self, arrived: Arrived, inside: Inside) -> None:
+        """Copies that were cut some turns ago are cut again where bindings have changed since: a queue may be gone."""
+        if any(message[0].version != message[0].first_level.version for message in inside.copies):
+            inside.copies.clear()
+            for _ in self._copy_for_partitions(arrived.of, inside):
+                pass
+
     # ---- sequences
 
     def repeats(self, pending_frame: PendingFrame, partition_id: int, header: BatchHeader, owner: Owner | None,
@@ -327,7 +336,7 @@ class Batches:
             self._disk_guard.refuse()
         if self._disk_guard.kept_full:
             raise KeptFull(KEPT_FULL)
-        if of[0].settings.compact:
+        if of[0].settings.compact or of[0].settings.interpret_headers:
             for _ in self._note(of, self._inside(of[0], validated)):
                 pass                                 # what its topic would refuse is refused now
         self._note_sequence(pending_frame, partition_id, header, None)
@@ -353,6 +362,8 @@ class Batches:
         pending_frame = self._committer.open_frame()
         if self._disk_guard.short:
             self._disk_guard.refuse()
+        for arrived, _, _, inside in entering:
+            self._renew_copies(arrived, inside)
         settle(pending_frame)
         for arrived, opened, followed, inside in entering:
             if self._topics.of_partition(arrived.partition_id) is not None:
