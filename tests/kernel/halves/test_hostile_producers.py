@@ -5,12 +5,19 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.kernel.errors import InvalidAddress, InvalidGroup, TransactionEnding
-from gatehouse.kernel.halves.producer_transactions import LAST_EPOCH, OPEN, ROLLED_BACK
+from gatehouse.kernel.errors import (
+    InvalidAddress,
+    InvalidGroup,
+    TooManyTransactions,
+    TransactionEnding,
+    TransactionTooLarge,
+)
+from gatehouse.kernel.halves import producer_transactions
+from gatehouse.kernel.halves.producer_transactions import COMMITTED, LAST_EPOCH, OPEN, ROLLED_BACK
 from gatehouse.kernel.message import NOBODY
+from gatehouse.kernel.records.batch import TRANSACTIONAL
 from gatehouse.kernel.records.validation import Validated
 from tests.kernel.batches import encode_record, wrap
-from gatehouse.kernel.records.batch import TRANSACTIONAL
 from tests.kernel.full_log import FullLog
 from tests.kernel.halves.test_producer_transactions import TIMEOUT_MS, Client, batch, known, rig_with
 from tests.kernel.rig import Rig
@@ -92,10 +99,144 @@ def test_a_queue_that_goes_while_a_transaction_enters_gets_nothing() -> None:
 def test_what_cannot_be_retained_is_refused_when_it_is_sent() -> None:
     rig, (a,) = rig_with("a", interpret_headers=True)
     client = Client(rig).identify().begin(a)
-    record = encode_record(0, b"k/" * 40_000, b"v", headers=[(b"retain", b"true")])
+    record = encode_record(0, b"x" * 65_533, b"v", headers=[(b"retain", b"true")])
     data = wrap(record, 1, codec=TRANSACTIONAL, producer_id=client.producer_id, epoch=client.epoch, sequence=0)
     with pytest.raises(InvalidAddress):
         client.send(a, data)
     client.hold(a, b"2")
     client.end()
     assert rig.values("a") == [b"2"]
+
+
+@pytest.mark.parametrize("bound", ["MAX_HELD_RECORDS", "MAX_HELD_BATCHES"])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_records_and_batches_of_a_transaction_are_bounded(bound: str, restarts: bool, tmp_path: Path,
+                                                          monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_transactions, bound, 3)
+    rig, (a,) = rig_with("a", rig=Rig(tmp_path))
+    client = Client(rig).identify().begin(a)
+    for value in (b"1", b"2", b"3"):
+        client.hold(a, value)
+    if restarts:
+        rig.world.advance(10_000)
+        rig.restart()
+    with pytest.raises(TransactionTooLarge):
+        client.hold(a, b"4")
+    client.end()
+    assert rig.values("a") == [b"1", b"2", b"3"]
+    client.begin(a).hold(a, b"4")
+    client.end()
+    assert len(rig.values("a")) == 4
+
+
+def test_what_a_transaction_says_of_groups_and_partitions_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_transactions, "MAX_NAMED_BYTES", 10_000)
+    rig, (a,) = rig_with("a")
+    client = Client(rig).identify().begin(a, group="g")
+    with pytest.raises(InvalidGroup):
+        client.begin(group="g" * 300)
+    for refused in (lambda: client.begin(*range(2, 2_000)), lambda: client.offsets("g", {a: (1, bytes(9_000))}),
+                    lambda: [client.begin(group=f"{at}" * 50) for at in range(300)]):
+        with pytest.raises(TransactionTooLarge):
+            refused()
+    client.offsets("g", {a: (1, b"m")})
+    client.end()
+    assert rig.kernel.groups.committed("g") == {a: (1, b"m")}
+    assert rig.kernel.producing.moving("g", "/") == set()
+
+
+def test_what_all_transactions_say_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_transactions, "MAX_ALL_NAMED_BYTES", 3_000)
+    rig = Rig()
+    clients = [Client(rig, name).identify().begin(group="g") for name in "abc"]
+    clients[0].offsets("g", {1: (1, bytes(1_000))})
+    with pytest.raises(TooManyTransactions):
+        clients[1].offsets("g", {1: (1, bytes(1_000))})
+    clients[0].end(commits=False)
+    clients[1].offsets("g", {1: (1, bytes(1_000))})
+
+
+def test_what_is_large_enters_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else one frame would hold them all, and memory what they all hold."""
+    monkeypatch.setattr(producer_transactions, "LARGE_FRAME_BYTES", 1_000)
+    rig, (a,) = rig_with("a")
+    clients = [Client(rig, name).identify().begin(a) for name in "abcd"]
+    for client in clients:
+        client.hold(a, bytes(2_000))
+    sizes: list[int] = []
+    real = rig.kernel.committer._submit
+
+    def submit(frame: object, sealed: object, head: bytes, again: bool) -> None:
+        sizes.append(len(sealed.body))  # type: ignore[attr-defined]
+        real(frame, sealed, head, again)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(rig.kernel.committer, "_submit", submit)
+    for client in clients:
+        rig.kernel.producing.end("/", client.name, client.producer_id, 0, True, NOBODY, rig.witness, client.name)
+    rig.run()
+    assert [size for size in sizes if size] == [sizes[0]] * 4
+    assert len(rig.values("a")) == 4
+    assert all(transaction.state == COMMITTED for transaction in rig.kernel.producing.known("/"))
+
+
+def test_what_waits_to_enter_is_refused_with_the_frame_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And can be committed once there is room."""
+    monkeypatch.setattr(producer_transactions, "LARGE_FRAME_BYTES", 1_000)
+    log = FullLog()
+    rig, (a,) = rig_with("a", rig=Rig(log=log))
+    clients = [Client(rig, name).identify().begin(a) for name in "abc"]
+    for client in clients:
+        client.hold(a, bytes(2_000))
+    log.full = True
+    for client in clients:
+        rig.kernel.producing.end("/", client.name, client.producer_id, 0, True, NOBODY, rig.witness, client.name)
+    rig.run()
+    assert sum(stored.error is not None for stored in rig.witness.stored) == 3
+    assert rig.values("a") == []
+    log.full = False
+    rig.world.advance(60)
+    for client in clients:
+        client.end()
+    assert len(rig.values("a")) == 3
+
+
+def test_others_are_not_read_anew_where_a_frame_was_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    log = FullLog()
+    rig, (a,) = rig_with("a", rig=Rig(log=log))
+    idle, client = Client(rig, "idle").identify().begin(a), Client(rig).identify().begin(a)
+    idle.hold(a, b"1")
+    before = rig.kernel.producing._producers["/", "idle"]
+    log.full = True
+    with pytest.raises(Exception, match="full"):
+        client.hold(a, b"2")
+    assert rig.kernel.producing._producers["/", "idle"] is before
+    log.full = False
+    rig.world.advance(60)
+    client.hold(a, b"2")
+    client.end()
+    idle.end()
+    assert rig.values("a") == [b"2", b"1"]
+
+
+class Room:
+    """A reserve that is a part of a full disk."""
+
+    def __init__(self, log: FullLog) -> None:
+        self.log = log
+
+    def take(self) -> bool:
+        return not self.log.full
+
+    def give_up(self) -> bool:
+        self.log.full = False
+        return True
+
+
+def test_a_rollback_has_the_last_of_the_room() -> None:
+    log = FullLog()
+    rig, (a,) = rig_with("a", rig=Rig(log=log, emergency_reserve=Room(log)))
+    client = Client(rig).identify().begin(a)
+    client.hold(a, b"1")
+    log.full = True
+    client.end(commits=False)
+    assert known(rig).state == ROLLED_BACK
