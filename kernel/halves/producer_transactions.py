@@ -210,8 +210,9 @@ class ProducerTransactions:  # decision 361
     """All producers that have a name. A refusal is raised with nothing done; all else is answered when durable."""
 
     def __init__(self, *, loop: Loop, state: StateTable, topics: Topics, topic_changes: TopicChanges, batches: Batches,
-                 committer: Committer, halves: Halves, receipts: Receipts, on_error: Callable[[Exception], None]
-                 ) -> None:
+                 committer: Committer, halves: Halves, receipts: Receipts, require_commits: Callable[[str, str], None],
+                 on_error: Callable[[Exception], None]) -> None:
+        """`require_commits` raises GroupIsLeased for a group, by tenant and name, that commits no offsets."""
         self._loop = loop
         self._state = state
         self._topics = topics
@@ -221,6 +222,7 @@ class ProducerTransactions:  # decision 361
         self._halves = halves
         self._on_error = on_error
         self._receipts = receipts
+        self._require_commits = require_commits
         self._producers: dict[Key, Producer] = {}
         self._movers: dict[tuple[str, str], dict[Producer, None]] = {}     # by tenant and group, whose offsets they move
         self._named_bytes = 0                    # of all
@@ -435,7 +437,8 @@ class ProducerTransactions:  # decision 361
     def end(self, tenant: str, name: str, producer_id: int, epoch: int, commits: bool, origin: Origin, owner: Owner,
             token: object) -> None:
         """Commit, or roll back, all of it in one frame; `origin` has sent it. The same again is answered alike. Raises
-        NoTransaction, and what `begin` raises; what is found while batches enter is answered, and nothing has ended."""
+        NoTransaction, GroupIsLeased, and what `begin` raises; what is found while batches enter is answered, and
+        nothing has ended."""
         producer = self._require(tenant, name, producer_id, epoch)
         wanted = COMMITTED if commits else ROLLED_BACK
         if producer.state == wanted:
@@ -443,18 +446,24 @@ class ProducerTransactions:  # decision 361
         elif producer.state != OPEN:
             raise NoTransaction(f"{name} has no transaction to end")
         elif not commits or not producer.held:
+            self._require_groups(producer, wanted)
             self._settle(producer, wanted, owner, token, self._committer.open_frame())
         elif producer.stored_with > self._committer.flushes:
             raise TransactionEnding(f"what {name} has sent is not stored yet: ask again")
         else:
+            self._require_groups(producer, wanted)
             producer.be_ending(True)
             self._commits.append(Commit(producer, origin, owner, token))
             self._go_on()
 
     def moving(self, group: str, tenant: str) -> set[int]:
-        """The partitions in which an open transaction moves what the group has committed."""
-        return {partition_id for producer in self._movers.get((tenant, group), ())
-                for partition_id in producer.offsets[group]}
+        """The partitions in which what the group has committed is moved by an open transaction, or by something that
+        is not stored yet: a commit that is on its way."""
+        moved = {partition_id for producer in self._movers.get((tenant, group), ())
+                 for partition_id in producer.offsets[group]}
+        for frame in self._committer.pending():
+            moved.update(frame.offsets_of(group))
+        return moved
 
     def known(self, tenant: str) -> list[KnownTransaction]:
         """Every producer of a tenant, by name."""
@@ -570,8 +579,14 @@ class ProducerTransactions:  # decision 361
     def _require_current(self, producer: Producer, settle: Callable[[PendingFrame], None], frame: PendingFrame) -> None:
         if not self._is_current(producer):
             raise TransactionEnding("frames before it were not stored: ask again")
+        self._require_groups(producer, COMMITTED)
         settle(frame)
         self._entered = frame
+
+    def _require_groups(self, producer: Producer, state: str) -> None:
+        """Raises GroupIsLeased where a commit would move a group whose messages are leased by now."""
+        for group in producer.offsets if state == COMMITTED else ():
+            self._require_commits(producer.key[0], group)
 
     # ---- taking part in a frame; see `kernel.write.pending_frame.Participant`
 

@@ -345,7 +345,8 @@ class Batches:
     def release(self, held: list[tuple[int, bytes]], origin: Origin, settle: Callable[[PendingFrame], None]
                 ) -> Entering:
         """Batches that were held enter their partitions together, in one frame with what `settle` adds; those of
-        topics that are gone do not. Raises InvalidAddress, InvalidRecord, StorageFull, Stopping, with nothing done."""
+        topics that are gone do not. Raises InvalidAddress, InvalidRecord, QueueFull, StorageFull, Stopping, with nothing
+        done."""
         entering: list[tuple[Arrived, Validated, object, Inside]] = []
         for partition_id, batch in held:
             of = self._topics.of_partition(partition_id)
@@ -364,6 +365,7 @@ class Batches:
             self._disk_guard.refuse()
         for arrived, _, _, inside in entering:
             self._renew_copies(arrived, inside)
+        self._appending.check_entering([message for _, _, _, inside in entering for message in inside.copies])
         settle(pending_frame)
         for arrived, opened, followed, inside in entering:
             if self._topics.of_partition(arrived.partition_id) is not None:

@@ -6,12 +6,15 @@ from pathlib import Path
 import pytest
 
 from gatehouse.kernel.errors import (
+    GroupIsLeased,
+    QueueFull,
     InvalidAddress,
     InvalidGroup,
     TooManyTransactions,
     TransactionEnding,
     TransactionTooLarge,
 )
+from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings
 from gatehouse.kernel.halves import producer_transactions
 from gatehouse.kernel.halves.producer_transactions import COMMITTED, LAST_EPOCH, OPEN, ROLLED_BACK
 from gatehouse.kernel.message import NOBODY
@@ -240,3 +243,51 @@ def test_a_rollback_has_the_last_of_the_room() -> None:
     log.full = True
     client.end(commits=False)
     assert known(rig).state == ROLLED_BACK
+
+
+def test_an_offset_is_not_stable_before_its_commit_is_stored() -> None:
+    """Who takes a partition over in this moment would read again what the transaction has answered."""
+    rig, (a,) = rig_with("a")
+    client = Client(rig).identify().begin(a, group="g")
+    client.offsets("g", {a: (1, b"")})
+    rig.kernel.producing.end("/", "t", client.producer_id, client.epoch, True, NOBODY, rig.witness, "end")
+    while rig.kernel.groups.committed("g") == {}:
+        assert rig.kernel.producing.moving("g", "/") == {a}
+        assert rig.world.loop.step() or rig.world._step_workers()
+    rig.run()
+    assert rig.kernel.producing.moving("g", "/") == set()
+
+
+@pytest.mark.parametrize("holds", [False, True])
+def test_a_group_that_leases_by_now_is_not_moved(holds: bool) -> None:
+    rig, (a,) = rig_with("a")
+    client = Client(rig).identify().begin(a, group="g")
+    client.offsets("g", {a: (1, b"")})
+    if holds:
+        client.hold(a, b"1")
+    rig.kernel.groups.define("g", GroupSettings())
+    rig.run()
+    with pytest.raises(GroupIsLeased):
+        client.end()
+    assert known(rig).state == OPEN
+    client.end(commits=False)
+
+
+def test_a_queue_that_refuses_what_is_too_much_refuses_the_commit() -> None:
+    rig, (a,) = rig_with("a")
+    queue = rig.kernel.groups.declare_queue("q", QueueSettings(max_length=2, overflow="reject"))
+    rig.kernel.groups.bind("a/#", queue)
+    rig.run()
+    client = Client(rig).identify().begin(a)
+    client.hold(a, b"1", b"2")
+    client.end()
+    client.begin(a).hold(a, b"3")
+    rig.kernel.producing.end("/", "t", client.producer_id, client.epoch, True, NOBODY, rig.witness, "end")
+    rig.run()
+    assert isinstance(rig.witness.stored[-1].error, QueueFull)
+    assert known(rig).state == OPEN and not known(rig).ending
+    assert rig.values("a") == [b"1", b"2"]
+    rig.kernel.groups.purge(queue)
+    rig.run()
+    client.end()
+    assert rig.values("a") == [b"1", b"2", b"3"]
