@@ -49,6 +49,7 @@ from gatehouse.kernel.write.batches import Batches
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame, Submission
 from gatehouse.kernel.write.topic_changes import TopicChanges
+from gatehouse.kernel.write.validating import Arrived
 
 MAX_TIMEOUT_MS: Final = 900_000           # Kafka's transaction.max.timeout.ms
 MAX_HELD_BYTES: Final = 256 << 20         # of one transaction, opened: so much enters in one frame
@@ -227,7 +228,7 @@ class ProducerTransactions:  # decision 361
         self._movers: dict[tuple[str, str], dict[Producer, None]] = {}     # by tenant and group, whose offsets they move
         self._named_bytes = 0                    # of all
         self._commits: deque[Commit] = deque()
-        self._reading = False                    # what one of them holds
+        self._reading = False                    # what one of them holds, or opening it
         self._entered: PendingFrame | None = None        # by the last of them, and not stored yet
         self._slices = Slices(loop, on_error)
         self._stopped = False
@@ -562,19 +563,30 @@ class ProducerTransactions:  # decision 361
     def _enter(self, commit: Commit, values: list[bytes | None]) -> None:
         batches = [(_HELD.unpack_from(value)[0], value[_HELD.size:]) for value in values if value is not None]
         assert len(batches) == commit.producer.held or not self._is_current(commit.producer), "what is held is there"
-        self._slices.run(self._entering(commit, batches), self._go_on)
+        self._reading = True
+        self._batches.open_held(batches, partial(self._opened, commit))
 
-    def _entering(self, commit: Commit, batches: list[tuple[int, bytes]]) -> Iterator[None]:
+    def _opened(self, commit: Commit, arrived: list[Arrived], validated: list[Validated] | None,
+                error: BaseException | None) -> None:
+        self._reading = False
+        if not self._stopped:
+            self._slices.run(self._entering(commit, arrived, validated, error), self._go_on)
+
+    def _entering(self, commit: Commit, arrived: list[Arrived], validated: list[Validated] | None,
+                  error: BaseException | None) -> Iterator[None]:
         producer = commit.producer
         settle = partial(self._settle, producer, COMMITTED, commit.owner, commit.token)
         try:
-            yield from self._batches.release(batches, commit.origin, partial(self._require_current, producer, settle))
-        except Exception as error:
+            if validated is None:
+                raise error or RuntimeError("no batches and no error")
+            yield from self._batches.release(arrived, validated, commit.origin,
+                                             partial(self._require_current, producer, settle))
+        except Exception as refusal:
             producer.be_ending(False)
-            if not isinstance(error, KernelError):
-                self._on_error(error)
+            if not isinstance(refusal, KernelError):
+                self._on_error(refusal)
             if commit.owner is not None:
-                tell(commit.owner, [Stored(commit.token, error.with_traceback(None), self._loop.now_ms(), [])])
+                tell(commit.owner, [Stored(commit.token, refusal.with_traceback(None), self._loop.now_ms(), [])])
 
     def _require_current(self, producer: Producer, settle: Callable[[PendingFrame], None], frame: PendingFrame) -> None:
         if not self._is_current(producer):

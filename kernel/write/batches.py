@@ -56,6 +56,10 @@ PENDING = -1
 """Offset of a producer's batch that has its sequence but not yet its place."""
 
 
+OnOpen = Callable[["list[Arrived]", "list[Validated] | None", "BaseException | None"], None]
+"""Called with batches that were held, and with what is in them, or why they cannot be opened."""
+
+
 class Inside(NamedTuple):
     """What a producer's batch means beyond the partition that it enters whole."""
 
@@ -342,34 +346,39 @@ class Batches:
         self._note_sequence(pending_frame, partition_id, header, None)
         return pending_frame
 
-    def release(self, held: list[tuple[int, bytes]], origin: Origin, settle: Callable[[PendingFrame], None]
-                ) -> Entering:
-        """Batches that were held enter their partitions together, in one frame with what `settle` adds; those of
-        topics that are gone do not. Raises InvalidAddress, InvalidRecord, QueueFull, StorageFull, Stopping, with nothing
-        done."""
-        entering: list[tuple[Arrived, Validated, object, Inside]] = []
+    def open_held(self, held: list[tuple[int, bytes]], on_open: OnOpen) -> None:
+        """Batches that were held, as far as somebody looks into them, but for those of topics that are gone."""
+        arrived = []
         for partition_id, batch in held:
             of = self._topics.of_partition(partition_id)
             if of is not None:
-                settings, header = of[0].settings, read_header(batch)
+                settings = of[0].settings
                 wanted = settings.compact or settings.interpret_headers or self._listens(of[0])
-                arrived = Arrived(partition_id, batch, header, of, MAX_OPENED_BYTES, wanted)
-                sound = arrived.validated(MAX_OPENED_BYTES) if wanted else Validated(batch, header, None, 0, [], [])
-                opened, followed = self._followed(arrived, sound, origin)
-                inside = self._inside(of[0], opened)
-                yield from self._look_inside(arrived, inside)
-                entering.append((arrived, opened, followed, inside))
-                yield
+                arrived.append(Arrived(partition_id, batch, read_header(batch), of, MAX_OPENED_BYTES, wanted))
+        self._validating.open(arrived, partial(on_open, arrived))
+
+    def release(self, arrived: list[Arrived], validated: list[Validated], origin: Origin,
+                settle: Callable[[PendingFrame], None]) -> Entering:
+        """Batches that were held, and are open, enter their partitions together, in one frame with what `settle` adds;
+        those of topics that are gone do not. Raises InvalidAddress, InvalidRecord, QueueFull, StorageFull, Stopping,
+        with nothing done."""
+        entering: list[tuple[Arrived, Validated, object, Inside]] = []
+        for arrival, sound in zip(arrived, validated, strict=True):
+            opened, followed = self._followed(arrival, sound, origin)
+            inside = self._inside(arrival.of[0], opened)
+            yield from self._look_inside(arrival, inside)
+            entering.append((arrival, opened, followed, inside))
+            yield
         pending_frame = self._committer.open_frame()
         if self._disk_guard.short:
             self._disk_guard.refuse()
-        for arrived, _, _, inside in entering:
-            self._renew_copies(arrived, inside)
+        for arrival, _, _, inside in entering:
+            self._renew_copies(arrival, inside)
         self._appending.check_entering([message for _, _, _, inside in entering for message in inside.copies])
         settle(pending_frame)
-        for arrived, opened, followed, inside in entering:
-            if self._topics.of_partition(arrived.partition_id) is not None:
-                self._add(pending_frame, arrived.of[0], arrived.partition_id, opened, inside, followed, origin)
+        for arrival, opened, followed, inside in entering:
+            if self._topics.of_partition(arrival.partition_id) is not None:
+                self._add(pending_frame, arrival.of[0], arrival.partition_id, opened, inside, followed, origin)
         self._committer.note_size()
 
 

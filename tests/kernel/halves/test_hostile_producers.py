@@ -1,6 +1,7 @@
 """Producers with a name that ask for everything at once, say too much, or are silent while the disk is full."""
 from __future__ import annotations
 
+from gzip import compress
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from gatehouse.kernel.halves import producer_transactions
 from gatehouse.kernel.halves.producer_transactions import COMMITTED, LAST_EPOCH, OPEN, ROLLED_BACK
 from gatehouse.kernel.message import NOBODY
 from gatehouse.kernel.records.batch import TRANSACTIONAL
+from gatehouse.kernel.records.compression import GZIP
 from gatehouse.kernel.records.validation import Validated
 from tests.kernel.batches import encode_record, wrap
 from tests.kernel.full_log import FullLog
@@ -291,3 +293,40 @@ def test_a_queue_that_refuses_what_is_too_much_refuses_the_commit() -> None:
     rig.run()
     client.end()
     assert rig.values("a") == [b"1", b"2", b"3"]
+
+
+def test_what_is_listened_to_is_opened_on_another_thread() -> None:
+    """A compressed batch may hold a hundred thousand records: half a second in which nobody else would be served."""
+    rig, (a,) = rig_with("a")
+    rig.kernel.subscribe("a", rig.witness)
+    rig.run()
+    client = Client(rig).identify().begin(a)
+    records = b"".join(encode_record(at, None, b"v") for at in range(5_000))
+    client.send(a, wrap(compress(records), 5_000, codec=TRANSACTIONAL | GZIP, producer_id=client.producer_id,
+                        epoch=client.epoch, sequence=0))
+    rig.kernel.producing.end("/", "t", client.producer_id, client.epoch, True, NOBODY, rig.witness, "end")
+    while not (stored := [stored for stored in rig.witness.stored if stored.token == "end"]):
+        jobs = len(rig.world.validation_worker.jobs)
+        if jobs:
+            break
+        assert rig.world.loop.step() or rig.world._step_workers()
+    assert not stored, "it is not opened here"
+    rig.run()
+    assert len(rig.witness.delivered) == len(rig.values("a")) == 5_000
+
+
+def test_a_hub_that_stops_leaves_a_commit_for_the_next_start(tmp_path: Path) -> None:
+    rig, (a,) = rig_with("a", rig=Rig(tmp_path))
+    client = Client(rig).identify().begin(a)
+    for _ in range(20):
+        client.hold(a, b"1", b"2")
+    rig.kernel.producing._slices.slice_ms = 0
+    rig.kernel.producing.end("/", "t", client.producer_id, client.epoch, True, NOBODY, rig.witness, "end")
+    closed: list[bool] = []
+    rig.kernel.close(lambda: closed.append(True))
+    rig.run()
+    assert closed
+    rig.restart()
+    assert len(rig.values("a")) in (0, 40)
+    client.end()
+    assert len(rig.values("a")) == 40
