@@ -18,6 +18,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from typing import Final, NamedTuple
 
 import orjson
@@ -53,15 +54,16 @@ from gatehouse.kernel.write.validating import Arrived
 
 MAX_TIMEOUT_MS: Final = 900_000           # Kafka's transaction.max.timeout.ms
 MAX_HELD_BYTES: Final = 256 << 20         # of one transaction, opened: so much enters in one frame
-MAX_HELD_RECORDS: Final = 1_000_000       # of one transaction: each is objects while it enters a topic that is listened to
+MAX_HELD_RECORDS: Final = 1_000_000       # of one transaction: each is an object on its way to whoever listens
 MAX_HELD_BATCHES: Final = 100_000         # of one transaction: each is a state record, deleted in the frame of its end
-MAX_NAMED_BYTES: Final = 1 << 20          # what a transaction says of partitions and groups: written anew with each change
+MAX_NAMED_BYTES: Final = 1 << 20          # of partitions and offsets of one: all of it is written with each change
 MAX_ALL_NAMED_BYTES: Final = 256 << 20    # of all transactions that are open
 AGAIN_MS: Final = 1_000                   # after a frame that was not stored, what is overdue waits
-LARGE_FRAME_BYTES: Final = 32 << 20       # a commit does not enter a frame that has so much: it waits until it is stored
+LARGE_FRAME_BYTES: Final = 32 << 20       # behind a commit that made a frame so large the next one waits for it
 MAX_NAMES: Final = 100_000                # producers with a name: each costs about a KiB of memory
 UNUSED_MS: Final = 7 * 24 * 3_600_000     # Kafka's transactional.id.expiration.ms
 LOOK_MS: Final = 3_600_000
+NAMES_PER_LOOK: Final = 10_000            # bounds one frame; the rest goes at the next look
 LAST_EPOCH: Final = (1 << 15) - 2         # the next producer of the name gets another id
 NO_EPOCH: Final = -1
 HELD_OFFSET: Final = -1                   # what a batch that is held is answered with
@@ -225,7 +227,7 @@ class ProducerTransactions:  # decision 361
         self._receipts = receipts
         self._require_commits = require_commits
         self._producers: dict[Key, Producer] = {}
-        self._movers: dict[tuple[str, str], dict[Producer, None]] = {}     # by tenant and group, whose offsets they move
+        self._movers: dict[tuple[str, str], dict[Producer, None]] = {}     # by tenant and group that they move
         self._named_bytes = 0                    # of all
         self._commits: deque[Commit] = deque()
         self._reading = False                    # what one of them holds, or opening it
@@ -319,8 +321,8 @@ class ProducerTransactions:  # decision 361
         if self._stopped:
             return
         before_ms = self._loop.now_ms() - UNUSED_MS
-        unused = [producer for producer in self._producers.values()
-                  if producer.state != OPEN and producer.used_ms < before_ms]
+        unused = list(islice((producer for producer in self._producers.values()
+                              if producer.state != OPEN and producer.used_ms < before_ms), NAMES_PER_LOOK))
         try:
             if unused:
                 self._committer.put_state([producer.record()._replace(value=None) for producer in unused]).join(self)
@@ -427,12 +429,12 @@ class ProducerTransactions:  # decision 361
         producer = self._require(tenant, name, producer_id, epoch)
         if producer.state != OPEN or group not in producer.offsets:
             raise NoTransaction(f"{name} has no transaction that moves the group {group}")
-        self._require_room(producer, sum([_OFFSET_BYTES + 4 * len(metadata) // 3 for partition_id, (_, metadata)
-                                          in offsets.items() if partition_id not in producer.offsets[group]]
-                                         + [4 * len(metadata) // 3 for partition_id, (_, metadata) in offsets.items()
-                                            if partition_id in producer.offsets[group]]))
+        moved = producer.offsets[group]
+        self._require_room(producer, sum([
+            max(0, _bytes_of(metadata) - (_bytes_of(moved[partition_id][1]) if partition_id in moved else 0))
+            for partition_id, (_, metadata) in offsets.items()]))
         frame = self._committer.open_frame()
-        producer.offsets[group].update(offsets)
+        moved.update(offsets)
         self._put(producer, frame).answer(owner, token)
 
     def end(self, tenant: str, name: str, producer_id: int, epoch: int, commits: bool, origin: Origin, owner: Owner,
@@ -466,9 +468,12 @@ class ProducerTransactions:  # decision 361
             moved.update(frame.offsets_of(group))
         return moved
 
-    def known(self, tenant: str) -> list[KnownTransaction]:
-        """Every producer of a tenant, by name."""
-        return [self._described(producer) for key, producer in sorted(self._producers.items()) if key[0] == tenant]
+    def known(self, tenant: str) -> Iterator[KnownTransaction]:
+        """Every producer of a tenant, by name; those that are forgotten between two steps are left out."""
+        for key in sorted([key for key in self._producers if key[0] == tenant]):
+            producer = self._producers.get(key)
+            if producer is not None:
+                yield self._described(producer)
 
     def find(self, tenant: str, name: str) -> KnownTransaction | None:
         """The producer of this name."""
@@ -547,7 +552,8 @@ class ProducerTransactions:  # decision 361
             return
         commit = self._commits.popleft()
         producer = commit.producer
-        names = [(int(Kind.HELD_BATCH), _HELD_KEY.pack(producer.producer_id, number)) for number in range(producer.held)]
+        names = [(int(Kind.HELD_BATCH), _HELD_KEY.pack(producer.producer_id, number))
+                 for number in range(producer.held)]
         values = self._halves.recent(names)
         if values is not None:
             self._enter(commit, values)
@@ -645,6 +651,11 @@ class ProducerTransactions:  # decision 361
         return {"producer_transactions_open": sum(producer.state == OPEN for producer in self._producers.values()),
                 "producer_transactions_committed_total": self.committed_total,
                 "producer_transactions_rolled_back_total": self.rolled_back_total}
+
+
+def _bytes_of(metadata: bytes) -> int:
+    """What an offset takes in a producer's state record, about."""
+    return _OFFSET_BYTES + 4 * len(metadata) // 3
 
 
 def _ordinary(batch: bytes) -> bytes:

@@ -8,9 +8,9 @@ import pytest
 
 from gatehouse.kernel.errors import (
     GroupIsLeased,
-    QueueFull,
     InvalidAddress,
     InvalidGroup,
+    QueueFull,
     TooManyTransactions,
     TransactionEnding,
     TransactionTooLarge,
