@@ -61,6 +61,7 @@ MAX_ALL_NAMED_BYTES: Final = 256 << 20    # of all transactions that are open
 AGAIN_MS: Final = 1_000                   # after a frame that was not stored, what is overdue waits
 LARGE_FRAME_BYTES: Final = 32 << 20       # behind a commit that made a frame so large the next one waits for it
 MAX_NAMES: Final = 100_000                # producers with a name: each costs about a KiB of memory
+IDLE_MS: Final = MAX_TIMEOUT_MS           # not used for so long, it makes room for another name
 UNUSED_MS: Final = 7 * 24 * 3_600_000     # Kafka's transactional.id.expiration.ms
 LOOK_MS: Final = 3_600_000
 NAMES_PER_LOOK: Final = 10_000            # bounds one frame; the rest goes at the next look
@@ -226,7 +227,7 @@ class ProducerTransactions:  # decision 361
         self._on_error = on_error
         self._receipts = receipts
         self._require_commits = require_commits
-        self._producers: dict[Key, Producer] = {}
+        self._producers: dict[Key, Producer] = {}        # who was used last is the last
         self._movers: dict[tuple[str, str], dict[Producer, None]] = {}     # by tenant and group that they move
         self._named_bytes = 0                    # of all
         self._commits: deque[Commit] = deque()
@@ -253,6 +254,7 @@ class ProducerTransactions:  # decision 361
     def _load(self) -> None:
         for key, value in self._state.scan(Kind.PRODUCER_TRANSACTION):
             self._take(key, value, 0)
+        self._producers = dict(sorted(self._producers.items(), key=lambda item: item[1].used_ms))
 
     def _take(self, key: bytes, value: bytes, wait_ms: int) -> None:
         """A producer as the log has it; what is overdue of it waits for so long."""
@@ -348,8 +350,7 @@ class ProducerTransactions:  # decision 361
         if not 0 < timeout_ms <= MAX_TIMEOUT_MS:
             raise InvalidTimeout(f"a transaction lasts for {MAX_TIMEOUT_MS} ms at most")
         producer = self._producers.get((tenant, name))
-        if producer is None and len(self._producers) >= MAX_NAMES:
-            raise TooManyTransactions(f"{MAX_NAMES} producers have names already")
+        leaving = self._leaving() if producer is None and len(self._producers) >= MAX_NAMES else None
         if producer is not None and producer_id >= 0 and producer.producer_id != producer_id:
             raise FencedProducer(f"{name} is another producer by now")
         if producer is not None and producer_id >= 0 and (epoch < 0 or epoch not in (producer.epoch,
@@ -358,6 +359,9 @@ class ProducerTransactions:  # decision 361
         if producer is not None and producer.ending:
             raise TransactionEnding(f"the transaction of {name} is being committed")
         frame = self._committer.open_frame()
+        if leaving is not None:
+            frame.state.append(leaving.record()._replace(value=None))
+            self._forget(leaving)
         if producer is None:
             producer = self._producers[tenant, name] = Producer(
                 (tenant, name), self._topic_changes.next_producer_id(frame))
@@ -370,6 +374,7 @@ class ProducerTransactions:  # decision 361
             self._roll_back(producer, frame)
             producer.fence(producer.epoch if producer_id >= 0 else NO_EPOCH)
         producer.renew(timeout_ms, self._loop.now_ms())
+        self._note_use(producer)
         self._put(producer, frame)
         frame.submissions.append(Submission(owner, token, None, (frame.builder.now_ms, [
             (producer.producer_id, producer.epoch, 0)])))
@@ -387,6 +392,7 @@ class ProducerTransactions:  # decision 361
         frame = self._committer.open_frame()
         if producer.state != OPEN:
             producer.begin(self._loop.now_ms())
+            self._note_use(producer)
             self._arm(producer)
         producer.partitions.update(partition_ids)
         if group is not None:
@@ -485,6 +491,19 @@ class ProducerTransactions:  # decision 361
             producer.key[1], producer.producer_id, producer.epoch, producer.state, producer.ending, producer.timeout_ms,
             self._halves.wall_of(producer.begun_ms) if producer.state == OPEN else -1, sorted(producer.partitions),
             sorted(producer.offsets))
+
+    def _note_use(self, producer: Producer) -> None:
+        """It has been used last of all."""
+        del self._producers[producer.key]
+        self._producers[producer.key] = producer
+
+    def _leaving(self) -> Producer:
+        """Whose place another may have: who comes back gets another id, and what it says with the old one is refused.
+        Some programs take a new name for each transaction. Raises TooManyTransactions."""
+        oldest = next(iter(self._producers.values()))
+        if oldest.state == OPEN or oldest.used_ms > self._loop.now_ms() - IDLE_MS:
+            raise TooManyTransactions(f"{MAX_NAMES} producers with a name have been used lately")
+        return oldest
 
     def _require(self, tenant: str, name: str, producer_id: int, epoch: int) -> Producer:
         producer = self._producers.get((tenant, name))

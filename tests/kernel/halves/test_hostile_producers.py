@@ -10,18 +10,21 @@ from gatehouse.kernel.errors import (
     GroupIsLeased,
     InvalidAddress,
     InvalidGroup,
+    OtherProducer,
     QueueFull,
+    StorageFull,
     TooManyTransactions,
     TransactionEnding,
     TransactionTooLarge,
 )
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings
 from gatehouse.kernel.halves import producer_transactions
-from gatehouse.kernel.halves.producer_transactions import COMMITTED, LAST_EPOCH, OPEN, ROLLED_BACK
+from gatehouse.kernel.halves.producer_transactions import COMMITTED, IDLE_MS, LAST_EPOCH, OPEN, ROLLED_BACK
 from gatehouse.kernel.message import NOBODY
 from gatehouse.kernel.records.batch import TRANSACTIONAL
 from gatehouse.kernel.records.compression import GZIP
 from gatehouse.kernel.records.validation import Validated
+from gatehouse.kernel.settings import JourneySettings
 from tests.kernel.batches import encode_record, wrap
 from tests.kernel.full_log import FullLog
 from tests.kernel.halves.test_producer_transactions import TIMEOUT_MS, Client, batch, known, rig_with
@@ -330,3 +333,61 @@ def test_a_hub_that_stops_leaves_a_commit_for_the_next_start(tmp_path: Path) -> 
     assert len(rig.values("a")) in (0, 40)
     client.end()
     assert len(rig.values("a")) == 40
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_new_name_takes_the_place_of_one_that_is_idle(restarts: bool, tmp_path: Path,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some programs take a new name for each transaction: they would use up all names within a day."""
+    monkeypatch.setattr(producer_transactions, "MAX_NAMES", 3)
+    rig, (a,) = rig_with("a", rig=Rig(tmp_path))
+    first, second, third = (Client(rig, name).identify() for name in "abc")
+    with pytest.raises(TooManyTransactions):
+        Client(rig, "d").identify()
+    rig.world.advance(IDLE_MS)
+    first.begin(a)
+    if restarts:
+        rig.restart()
+    Client(rig, "d").identify()
+    assert [transaction.name for transaction in rig.kernel.producing.known("/")] == ["a", "c", "d"]
+    with pytest.raises(OtherProducer):
+        second.begin(a)
+    before = second.producer_id
+    assert second.identify(again=True).producer_id != before, "and in the place of the third"
+    with pytest.raises(TooManyTransactions):
+        third.identify()
+    first.end()
+
+
+def test_a_name_that_made_room_in_a_frame_that_was_refused_is_there_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_transactions, "MAX_NAMES", 1)
+    log = FullLog()
+    rig, (a,) = rig_with("a", rig=Rig(log=log))
+    client = Client(rig).identify()
+    rig.world.advance(IDLE_MS)
+    log.full = True
+    with pytest.raises(StorageFull):
+        Client(rig, "d").identify()
+    log.full = False
+    rig.world.advance(60)
+    client.begin(a).hold(a, b"1")
+    client.end()
+    assert rig.values("a") == [b"1"]
+
+
+def test_a_retained_value_and_what_is_followed_come_with_the_commit() -> None:
+    rig, (a,) = rig_with("a", interpret_headers=True, rig=Rig(journeys=JourneySettings(rate=1.0)))
+    rig.kernel.subscribe("a", rig.witness)
+    rig.run()
+    client = Client(rig).identify().begin(a)
+    record = encode_record(0, None, b"v", headers=[(b"retain", b"true"), (b"x-trace", b"always")])
+    client.send(a, wrap(record, 1, codec=TRANSACTIONAL, producer_id=client.producer_id, epoch=client.epoch, sequence=0))
+    retained: list[object] = []
+    rig.kernel.retained("a", "/", lambda *answer: retained.append(answer))
+    rig.run()
+    assert "b'v'" not in repr(retained)
+    client.end()
+    rig.kernel.retained("a", "/", lambda *answer: retained.append(answer))
+    rig.run()
+    assert "b'v'" in repr(retained[-1])
+    assert [value for _, value, _, _ in rig.witness.delivered] == [b"v"] == rig.values("a")
