@@ -8,7 +8,8 @@ as it came, in no partition: it has no offset, and holds back no reader. So ever
 never otherwise. Its producer's sequence is kept in the same frame: sent again, it is held once.
 
 State records: Kind.PRODUCER_TRANSACTION, by tenant, NUL and name, JSON; Kind.HELD_BATCH, by producer id and number,
-in which lies the partition id (u64), the bytes (u64, opened) and the records (u64) up to this one, and the batch.
+in which lies the partition id (u64), the bytes (u64, opened) and the records (u64) up to this one, whether its sender
+wants any of it followed (u8), and the batch.
 """
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ from gatehouse.kernel.records.validation import Validated
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.state import Kind, StateTable, offset_record
 from gatehouse.kernel.state.topics import Topics
-from gatehouse.kernel.write.batches import Batches
+from gatehouse.kernel.write.batches import Batches, Unseen
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame, Submission
 from gatehouse.kernel.write.topic_changes import TopicChanges
@@ -75,7 +76,7 @@ ROLLED_BACK: Final = "rolled_back"
 NEW: Final = "new"
 
 _HELD_KEY = struct.Struct(">QQ")
-_HELD = struct.Struct(">QQQ")
+_HELD = struct.Struct(">QQQ?")
 _PARTITION_ID_BYTES: Final = 22           # in JSON, at most, with what is around it
 _OFFSET_BYTES: Final = 52
 
@@ -277,7 +278,7 @@ class ProducerTransactions:  # decision 361
             above *= 2
         held = bisect_left(range(above), True, above // 2, above, key=lambda number: at(number) is None)
         last = at(held - 1) if held else None
-        return (0, 0, 0) if last is None else (held, *_HELD.unpack_from(last)[1:])
+        return (0, 0, 0) if last is None else (held, *_HELD.unpack_from(last)[1:3])
 
     def _arm(self, producer: Producer, wait_ms: int = 0) -> None:
         when_ms = max(producer.begun_ms + producer.timeout_ms, self._loop.now_ms() + wait_ms)
@@ -418,9 +419,10 @@ class ProducerTransactions:  # decision 361
             return
         batch = _ordinary(validated.batch)
         frame.state.append(StateRecord(Kind.HELD_BATCH, _HELD_KEY.pack(producer.producer_id, producer.held),
-                                       _HELD.pack(partition_id, held_bytes, held_records) + batch))
+                                       _HELD.pack(partition_id, held_bytes, held_records, bool(validated.traced)) + batch))
         committer = self._committer
-        producer.note_held(producer.held + 1, held_bytes, held_records, committer.flushes + len(committer.pending()))
+        stored_with = committer.flushes + len(committer.pending())
+        producer.note_held(producer.held + 1, held_bytes, held_records, stored_with)
         frame.join(self)
         if owner is not None:
             frame.submissions.append(Submission(owner, token, None, (frame.builder.now_ms, [
@@ -586,7 +588,11 @@ class ProducerTransactions:  # decision 361
             self._enter(commit, values)
 
     def _enter(self, commit: Commit, values: list[bytes | None]) -> None:
-        batches = [(_HELD.unpack_from(value)[0], value[_HELD.size:]) for value in values if value is not None]
+        batches = []
+        for value in values:
+            if value is not None:
+                partition_id, _, _, is_traced = _HELD.unpack_from(value)
+                batches.append(Unseen(partition_id, is_traced, value[_HELD.size:]))
         assert len(batches) == commit.producer.held or not self._is_current(commit.producer), "what is held is there"
         self._reading = True
         self._batches.open_held(batches, partial(self._opened, commit))

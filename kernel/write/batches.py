@@ -56,6 +56,14 @@ PENDING = -1
 """Offset of a producer's batch that has its sequence but not yet its place."""
 
 
+class Unseen(NamedTuple):
+    """A batch that is held: in no partition, until its producer commits."""
+
+    partition_id: int
+    is_traced: bool                        # some of it is to be followed, as its sender has the right to ask
+    batch: bytes
+
+
 OnOpen = Callable[["list[Arrived]", "list[Validated] | None", "BaseException | None"], None]
 """Called with batches that were held, and with what is in them, or why they cannot be opened."""
 
@@ -346,15 +354,16 @@ class Batches:
         self._note_sequence(pending_frame, partition_id, header, None)
         return pending_frame
 
-    def open_held(self, held: list[tuple[int, bytes]], on_open: OnOpen) -> None:
+    def open_held(self, held: list[Unseen], on_open: OnOpen) -> None:
         """Batches that were held, as far as somebody looks into them, but for those of topics that are gone."""
         arrived = []
-        for partition_id, batch in held:
+        for partition_id, is_traced, batch in held:
             of = self._topics.of_partition(partition_id)
             if of is not None:
                 settings = of[0].settings
                 wanted = settings.compact or settings.interpret_headers or self._listens(of[0])
-                arrived.append(Arrived(partition_id, batch, read_header(batch), of, MAX_OPENED_BYTES, wanted))
+                arrived.append(Arrived(partition_id, batch, read_header(batch), of, MAX_OPENED_BYTES, wanted,
+                                       is_traced))
         self._validating.open(arrived, partial(on_open, arrived))
 
     def release(self, arrived: list[Arrived], validated: list[Validated], origin: Origin,

@@ -144,9 +144,9 @@ class Validating:  # decision 114
 
     def open(self, arrived: list[Arrived], on_open: Callable[[list[Validated] | None, BaseException | None], None]
              ) -> None:
-        """Open those that are wanted of batches that were sound when they came: here, where they are small, else on the
-        thread, in no order with what waits for that."""
-        wanted = [arrival for arrival in arrived if arrival.wanted]
+        """Open those of which somebody wants the records, or some are to be followed, of batches that were sound when
+        they came: here, where they are small, else on the thread, in no order with what waits for that."""
+        wanted = [arrival for arrival in arrived if arrival.wanted or arrival.traces]
         if (sum([len(arrival.batch) for arrival in wanted]) > OPEN_HERE_BYTES
                 or sum([arrival.header.record_count for arrival in wanted]) > OPEN_HERE_RECORDS):
             self._worker.submit(partial(_open_all, arrived), on_open)
@@ -259,7 +259,7 @@ class Validating:  # decision 114
 
 def _open_all(arrived: list[Arrived]) -> list[Validated]:
     """Raises what `validate` does."""
-    return [arrival.validated(MAX_OPENED_BYTES) if arrival.wanted
+    return [arrival.validated(MAX_OPENED_BYTES) if arrival.wanted or arrival.traces
             else Validated(arrival.batch, arrival.header, None, 0, [], []) for arrival in arrived]
 
 

@@ -20,11 +20,12 @@ from gatehouse.kernel.errors import (
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings
 from gatehouse.kernel.halves import producer_transactions
 from gatehouse.kernel.halves.producer_transactions import COMMITTED, IDLE_MS, LAST_EPOCH, OPEN, ROLLED_BACK
-from gatehouse.kernel.message import NOBODY
+from gatehouse.kernel.message import NOBODY, Origin
 from gatehouse.kernel.records.batch import TRANSACTIONAL
 from gatehouse.kernel.records.compression import GZIP
 from gatehouse.kernel.records.validation import Validated
 from gatehouse.kernel.settings import JourneySettings
+from gatehouse.tracing.context import HEADER
 from tests.kernel.batches import encode_record, wrap
 from tests.kernel.full_log import FullLog
 from tests.kernel.halves.test_producer_transactions import TIMEOUT_MS, Client, batch, known, rig_with
@@ -391,3 +392,19 @@ def test_a_retained_value_and_what_is_followed_come_with_the_commit() -> None:
     rig.run()
     assert "b'v'" in repr(retained[-1])
     assert [value for _, value, _, _ in rig.witness.delivered] == [b"v"] == rig.values("a")
+
+
+@pytest.mark.parametrize("asks", [False, True])
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_sender_with_the_right_has_a_record_of_a_transaction_followed(asks: bool, restarts: bool, tmp_path: Path
+                                                                        ) -> None:
+    rig, (a,) = rig_with("a", rig=Rig(tmp_path, journeys=JourneySettings(rate=0.0)))
+    client = Client(rig).identify().begin(a)
+    rig.kernel.speaker.speaks(Origin("kafka", "edge", traces=True))
+    record = encode_record(0, b"k", b"v", headers=[(b"x-trace", b"always" if asks else b"no")])
+    client.send(a, wrap(record, 1, codec=TRANSACTIONAL, producer_id=client.producer_id, epoch=client.epoch, sequence=0))
+    if restarts:
+        rig.world.advance(10_000)
+        rig.restart()
+    client.end()
+    assert (HEADER in dict(rig.read("a")[0][4])) is asks
