@@ -418,8 +418,9 @@ class ProducerTransactions:  # decision 361
         if frame is None:
             return
         batch = _ordinary(validated.batch)
+        about = _HELD.pack(partition_id, held_bytes, held_records, bool(validated.traced))
         frame.state.append(StateRecord(Kind.HELD_BATCH, _HELD_KEY.pack(producer.producer_id, producer.held),
-                                       _HELD.pack(partition_id, held_bytes, held_records, bool(validated.traced)) + batch))
+                                       about + batch))
         committer = self._committer
         stored_with = committer.flushes + len(committer.pending())
         producer.note_held(producer.held + 1, held_bytes, held_records, stored_with)
