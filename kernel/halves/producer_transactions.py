@@ -412,6 +412,8 @@ class ProducerTransactions:  # decision 361
         held_bytes = producer.held_bytes + max(validated.opened_bytes, len(validated.batch))
         held_records = producer.held_records + header.record_count
         if held_bytes > MAX_HELD_BYTES or held_records > MAX_HELD_RECORDS or producer.held >= MAX_HELD_BATCHES:
+            if self._batches.repeats(self._committer.open_frame(), partition_id, header, owner, token):
+                return                           # it is held already
             raise TransactionTooLarge(f"a transaction of a producer is {MAX_HELD_BYTES} bytes at most, opened, "
                                       f"{MAX_HELD_RECORDS} records, and {MAX_HELD_BATCHES} batches")
         frame = self._batches.hold(partition_id, validated, owner, token)

@@ -19,7 +19,7 @@ from gatehouse.kernel.errors import (
 )
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings
 from gatehouse.kernel.halves import producer_transactions
-from gatehouse.kernel.halves.producer_transactions import COMMITTED, IDLE_MS, LAST_EPOCH, OPEN, ROLLED_BACK
+from gatehouse.kernel.halves.producer_transactions import COMMITTED, HELD_OFFSET, IDLE_MS, LAST_EPOCH, OPEN, ROLLED_BACK
 from gatehouse.kernel.message import NOBODY, Origin
 from gatehouse.kernel.records.batch import TRANSACTIONAL
 from gatehouse.kernel.records.compression import GZIP
@@ -408,3 +408,14 @@ def test_a_sender_with_the_right_has_a_record_of_a_transaction_followed(asks: bo
         rig.restart()
     client.end()
     assert (HEADER in dict(rig.read("a")[0][4])) is asks
+
+
+def test_the_last_batch_that_has_room_may_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(producer_transactions, "MAX_HELD_BATCHES", 1)
+    rig, (a,) = rig_with("a")
+    client = Client(rig).identify().begin(a)
+    data = batch(client.producer_id, client.epoch, 0, b"1")
+    client.send(a, data)
+    assert client.send(a, data).positions == [(a, HELD_OFFSET, 0)]
+    client.end()
+    assert rig.values("a") == [b"1"]
