@@ -171,7 +171,9 @@ class Batches:
             return
         if self._disk_guard.short:
             self._disk_guard.refuse()
-        self._renew_copies(arrived, inside)
+        if inside.copies:
+            if inside.copies:
+                self._renew_copies(arrived, inside)
         self._check(inside)
         askings = self._askings(arrived.of, opened, judge) if opened.asks else None
         run = self._add(pending_frame, arrived.of[0], partition_id, opened, inside, followed, origin)
@@ -197,7 +199,8 @@ class Batches:
         if self._disk_guard.short:
             self._disk_guard.refuse()
         for arrival, inside in zip(arrived, insides, strict=True):
-            self._renew_copies(arrival, inside)
+            if inside.copies:
+                self._renew_copies(arrival, inside)
             self._check(inside)
         places: RunPlaces = [
             (self._add(pending_frame, arrival.of[0], arrival.partition_id, opened, inside, followed, origin), 0)
@@ -382,7 +385,8 @@ class Batches:
         if self._disk_guard.short:
             self._disk_guard.refuse()
         for arrival, _, _, inside in entering:
-            self._renew_copies(arrival, inside)
+            if inside.copies:
+                self._renew_copies(arrival, inside)
         self._appending.check_entering([message for _, _, _, inside in entering for message in inside.copies])
         settle(pending_frame)
         for arrival, opened, followed, inside in entering:
