@@ -20,6 +20,7 @@ from gatehouse.kernel.errors import (
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings
 from gatehouse.kernel.halves import producer_transactions
 from gatehouse.kernel.halves.producer_transactions import COMMITTED, HELD_OFFSET, IDLE_MS, LAST_EPOCH, OPEN, ROLLED_BACK
+from gatehouse.kernel.log.memory_log import MemoryLog
 from gatehouse.kernel.message import NOBODY, Origin
 from gatehouse.kernel.records.batch import TRANSACTIONAL
 from gatehouse.kernel.records.compression import GZIP
@@ -165,25 +166,31 @@ def test_what_all_transactions_say_is_bounded(monkeypatch: pytest.MonkeyPatch) -
     clients[1].offsets("g", {1: (1, bytes(1_000))})
 
 
+class MeasuredLog(MemoryLog):
+    """Remembers how large the bodies of frames were."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sizes: list[int] = []
+
+    def append(self, head: bytes, body: bytes) -> int:
+        self.sizes.append(len(body))
+        return super().append(head, body)
+
+
 def test_what_is_large_enters_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else one frame would hold them all, and memory what they all hold."""
     monkeypatch.setattr(producer_transactions, "LARGE_FRAME_BYTES", 1_000)
-    rig, (a,) = rig_with("a")
+    log = MeasuredLog()
+    rig, (a,) = rig_with("a", rig=Rig(log=log))
     clients = [Client(rig, name).identify().begin(a) for name in "abcd"]
     for client in clients:
         client.hold(a, bytes(2_000))
-    sizes: list[int] = []
-    real = rig.kernel.committer._submit
-
-    def submit(frame: object, sealed: object, head: bytes, again: bool) -> None:
-        sizes.append(len(sealed.body))  # type: ignore[attr-defined]
-        real(frame, sealed, head, again)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(rig.kernel.committer, "_submit", submit)
+    log.sizes.clear()
     for client in clients:
         rig.kernel.producing.end("/", client.name, client.producer_id, 0, True, NOBODY, rig.witness, client.name)
     rig.run()
-    assert [size for size in sizes if size] == [sizes[0]] * 4
+    assert [size for size in log.sizes if size] == [log.sizes[0]] * 4
     assert len(rig.values("a")) == 4
     assert all(transaction.state == COMMITTED for transaction in rig.kernel.producing.known("/"))
 
