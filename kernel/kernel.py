@@ -263,7 +263,8 @@ class Kernel:  # decision 138
                              identity=identity, fatal=fatal, on_error=on_error, receipts=receipts, recorder=recorder)
         self.producing = ProducerTransactions(
             loop=loop, state=state, topics=topics, topic_changes=self._topic_changes, batches=self._batches,
-            committer=committer, halves=self.halves, receipts=receipts, on_error=on_error)
+            committer=committer, halves=self.halves, receipts=receipts, require_commits=leasing.require_commits,
+            on_error=on_error)
 
     @property
     def epoch(self) -> int:

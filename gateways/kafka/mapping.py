@@ -82,6 +82,8 @@ COORDINATOR_CODES: Final[dict[type[Exception], int]] = {
     errors.UnknownAssignor: error_codes.UNSUPPORTED_ASSIGNOR,
     errors.UnknownGroup: error_codes.GROUP_ID_NOT_FOUND,
     errors.UnknownMember: error_codes.UNKNOWN_MEMBER_ID,
+    errors.TooManyTransactions: error_codes.COORDINATOR_NOT_AVAILABLE,
+    errors.QueueFull: error_codes.COORDINATOR_NOT_AVAILABLE,            # of a transaction's commit; clients repeat
     errors.StorageFull: error_codes.COORDINATOR_NOT_AVAILABLE,          # clients repeat
     errors.StorageFailed: error_codes.COORDINATOR_NOT_AVAILABLE,
     errors.Stopping: error_codes.NOT_COORDINATOR,                       # clients look for the coordinator and repeat

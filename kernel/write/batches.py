@@ -56,6 +56,18 @@ PENDING = -1
 """Offset of a producer's batch that has its sequence but not yet its place."""
 
 
+class Unseen(NamedTuple):
+    """A batch that is held: in no partition, until its producer commits."""
+
+    partition_id: int
+    is_traced: bool                        # some of it is to be followed, as its sender has the right to ask
+    batch: bytes
+
+
+OnOpen = Callable[["list[Arrived]", "list[Validated] | None", "BaseException | None"], None]
+"""Called with batches that were held, and with what is in them, or why they cannot be opened."""
+
+
 class Inside(NamedTuple):
     """What a producer's batch means beyond the partition that it enters whole."""
 
@@ -159,6 +171,9 @@ class Batches:
             return
         if self._disk_guard.short:
             self._disk_guard.refuse()
+        if inside.copies:
+            if inside.copies:
+                self._renew_copies(arrived, inside)
         self._check(inside)
         askings = self._askings(arrived.of, opened, judge) if opened.asks else None
         run = self._add(pending_frame, arrived.of[0], partition_id, opened, inside, followed, origin)
@@ -183,7 +198,9 @@ class Batches:
             return
         if self._disk_guard.short:
             self._disk_guard.refuse()
-        for inside in insides:
+        for arrival, inside in zip(arrived, insides, strict=True):
+            if inside.copies:
+                self._renew_copies(arrival, inside)
             self._check(inside)
         places: RunPlaces = [
             (self._add(pending_frame, arrival.of[0], arrival.partition_id, opened, inside, followed, origin), 0)
@@ -282,6 +299,13 @@ class Batches:
             if at % STEP_RECORDS == 0:
                 yield
 
+    def _renew_copies(self, arrived: Arrived, inside: Inside) -> None:
+        """Copies that were cut some turns ago are cut again where bindings have changed since: a queue may be gone."""
+        if any(message[0].version != message[0].first_level.version for message in inside.copies):
+            inside.copies.clear()
+            for _ in self._copy_for_partitions(arrived.of, inside):
+                pass
+
     # ---- sequences
 
     def repeats(self, pending_frame: PendingFrame, partition_id: int, header: BatchHeader, owner: Owner | None,
@@ -327,36 +351,47 @@ class Batches:
             self._disk_guard.refuse()
         if self._disk_guard.kept_full:
             raise KeptFull(KEPT_FULL)
-        if of[0].settings.compact:
+        if of[0].settings.compact or of[0].settings.interpret_headers:
             for _ in self._note(of, self._inside(of[0], validated)):
                 pass                                 # what its topic would refuse is refused now
         self._note_sequence(pending_frame, partition_id, header, None)
         return pending_frame
 
-    def release(self, held: list[tuple[int, bytes]], origin: Origin, settle: Callable[[PendingFrame], None]
-                ) -> Entering:
-        """Batches that were held enter their partitions together, in one frame with what `settle` adds; those of
-        topics that are gone do not. Raises InvalidAddress, InvalidRecord, StorageFull, Stopping, with nothing done."""
-        entering: list[tuple[Arrived, Validated, object, Inside]] = []
-        for partition_id, batch in held:
+    def open_held(self, held: list[Unseen], on_open: OnOpen) -> None:
+        """Batches that were held, as far as somebody looks into them, but for those of topics that are gone."""
+        arrived = []
+        for partition_id, is_traced, batch in held:
             of = self._topics.of_partition(partition_id)
             if of is not None:
-                settings, header = of[0].settings, read_header(batch)
+                settings = of[0].settings
                 wanted = settings.compact or settings.interpret_headers or self._listens(of[0])
-                arrived = Arrived(partition_id, batch, header, of, MAX_OPENED_BYTES, wanted)
-                sound = arrived.validated(MAX_OPENED_BYTES) if wanted else Validated(batch, header, None, 0, [], [])
-                opened, followed = self._followed(arrived, sound, origin)
-                inside = self._inside(of[0], opened)
-                yield from self._look_inside(arrived, inside)
-                entering.append((arrived, opened, followed, inside))
-                yield
+                arrived.append(Arrived(partition_id, batch, read_header(batch), of, MAX_OPENED_BYTES, wanted,
+                                       is_traced))
+        self._validating.open(arrived, partial(on_open, arrived))
+
+    def release(self, arrived: list[Arrived], validated: list[Validated], origin: Origin,
+                settle: Callable[[PendingFrame], None]) -> Entering:
+        """Batches that were held, and are open, enter their partitions together, in one frame with what `settle` adds;
+        those of topics that are gone do not. Raises InvalidAddress, InvalidRecord, QueueFull, StorageFull, Stopping,
+        with nothing done."""
+        entering: list[tuple[Arrived, Validated, object, Inside]] = []
+        for arrival, sound in zip(arrived, validated, strict=True):
+            opened, followed = self._followed(arrival, sound, origin)
+            inside = self._inside(arrival.of[0], opened)
+            yield from self._look_inside(arrival, inside)
+            entering.append((arrival, opened, followed, inside))
+            yield
         pending_frame = self._committer.open_frame()
         if self._disk_guard.short:
             self._disk_guard.refuse()
+        for arrival, _, _, inside in entering:
+            if inside.copies:
+                self._renew_copies(arrival, inside)
+        self._appending.check_entering([message for _, _, _, inside in entering for message in inside.copies])
         settle(pending_frame)
-        for arrived, opened, followed, inside in entering:
-            if self._topics.of_partition(arrived.partition_id) is not None:
-                self._add(pending_frame, arrived.of[0], arrived.partition_id, opened, inside, followed, origin)
+        for arrival, opened, followed, inside in entering:
+            if self._topics.of_partition(arrival.partition_id) is not None:
+                self._add(pending_frame, arrival.of[0], arrival.partition_id, opened, inside, followed, origin)
         self._committer.note_size()
 
 

@@ -31,6 +31,7 @@ from gatehouse.kernel.state.topics import Topic
 VALIDATING_BYTES: Final = 32 << 20         # half a second's work at the pace of gzip, some five times as much as sent
 OPEN_HERE_BYTES: Final = 64 << 10          # stored; what is more is opened on another thread
 TURN_RECORDS: Final = 100_000              # walked over in one turn: two to five milliseconds; SMALL_BYTES are opened
+OPEN_HERE_RECORDS: Final = 1_000           # some milliseconds
 OBJECT_BYTES: Final = 256                  # of a record that was made into objects, beside its own
 MAX_RECORDS: Final = 1 << 18               # of all batches that enter together: a request for bulk writers is some MiB
 
@@ -141,6 +142,22 @@ class Validating:  # decision 114
             self._refuse(waiting, Stopping("the hub is shutting down"))
         self._waiting.clear()
 
+    def open(self, arrived: list[Arrived], on_open: Callable[[list[Validated] | None, BaseException | None], None]
+             ) -> None:
+        """Open those of which somebody wants the records, or some are to be followed, of batches that were sound when
+        they came: here, where they are small, else on the thread, in no order with what waits for that."""
+        wanted = [arrival for arrival in arrived if arrival.wanted or arrival.traces]
+        if (sum([len(arrival.batch) for arrival in wanted]) > OPEN_HERE_BYTES
+                or sum([arrival.header.record_count for arrival in wanted]) > OPEN_HERE_RECORDS):
+            self._worker.submit(partial(_open_all, arrived), on_open)
+            return
+        try:
+            validated = _open_all(arrived)
+        except KernelError as error:
+            on_open(None, error)
+        else:
+            on_open(validated, None)
+
     # ---- here
 
     def _validated_here(self, arrived: list[Arrived]) -> list[Validated] | None:
@@ -238,6 +255,12 @@ class Validating:  # decision 114
             tell(waiting.owner, [Stored(waiting.token, error.with_traceback(None), self._loop.now_ms(), [])])
         except Exception as fault:           # one owner's bug must not cost the others their answers
             self._on_error(fault)
+
+
+def _open_all(arrived: list[Arrived]) -> list[Validated]:
+    """Raises what `validate` does."""
+    return [arrival.validated(MAX_OPENED_BYTES) if arrival.wanted or arrival.traces
+            else Validated(arrival.batch, arrival.header, None, 0, [], []) for arrival in arrived]
 
 
 def _validate_all(arrived: list[Arrived]) -> list[Validated]:

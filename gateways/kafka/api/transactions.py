@@ -292,14 +292,12 @@ END_TXN = Api(key=26, name="EndTxn", first_version=0, last_version=4, first_flex
 def describe(request: Request) -> Iterator[None]:
     """Each id by itself."""
     session, rows = request.session, []
-    by_name = {transaction.name: transaction
-               for transaction in session.kernel.producing.known(session.principal.tenant)}
     for name in request.decode(DescribeTransactionsRequest).transactional_ids:
         yield
         row = Row(error_code=NONE, transactional_id=name, transaction_state="", transaction_timeout_ms=0,
                   transaction_start_time_ms=-1, producer_id=NO_PRODUCER, producer_epoch=-1, topics=[])
         rows.append(row)
-        transaction = by_name.get(name)
+        transaction = session.kernel.producing.find(session.principal.tenant, name)
         if not session.admission.may_group(session.principal, Operation.TRANSACT, name):
             row.error_code = TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         elif transaction is None:

@@ -416,6 +416,9 @@ class FakeProducing:
     def known(self, tenant: str) -> list[KnownTransaction]:
         return self.transactions
 
+    def find(self, tenant: str, name: str) -> KnownTransaction | None:
+        return next((transaction for transaction in self.transactions if transaction.name == name), None)
+
 
 class FakeTopics:
     """The topics of the kernel, as consumer groups look at them."""

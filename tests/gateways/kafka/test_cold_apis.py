@@ -14,10 +14,13 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api import APIS
 from gatehouse.kernel.errors import (
     FencedProducer,
+    InvalidGroup,
     InvalidTimeout,
+    QueueFull,
     Stopping,
     StorageFull,
     TooManyTopics,
+    TooManyTransactions,
     TransactionEnding,
 )
 from gatehouse.kernel.state.topics import TopicSettings
@@ -348,7 +351,8 @@ def test_a_producer_with_a_name_has_the_id_and_epoch_of_that_name(version: int) 
 
 @pytest.mark.parametrize(("version", "refusal", "code"), [
     (3, FencedProducer("x"), 47), (4, FencedProducer("x"), 90), (4, TransactionEnding("x"), 51),
-    (4, InvalidTimeout("x"), 50), (4, Stopping("x"), 16), (4, StorageFull("x"), 15)])
+    (4, InvalidTimeout("x"), 50), (4, Stopping("x"), 16), (4, StorageFull("x"), 15),
+    (4, InvalidGroup("x"), 24), (4, TooManyTransactions("x"), 15), (4, QueueFull("x"), 15)])
 def test_why_a_name_is_refused(version: int, refusal: Exception, code: int) -> None:
     peer = Peer()
     peer.kernel.producing.refusal = refusal
