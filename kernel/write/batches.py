@@ -172,8 +172,7 @@ class Batches:
         if self._disk_guard.short:
             self._disk_guard.refuse()
         if inside.copies:
-            if inside.copies:
-                self._renew_copies(arrived, inside)
+            self._renew_copies(arrived, inside)
         self._check(inside)
         askings = self._askings(arrived.of, opened, judge) if opened.asks else None
         run = self._add(pending_frame, arrived.of[0], partition_id, opened, inside, followed, origin)
