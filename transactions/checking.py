@@ -312,6 +312,10 @@ class Checking:
     def _tell(self, questions: list[tuple[Membership, Check]]) -> None:
         by_member: dict[Membership, list[Check]] = {}
         for membership, check in questions:
+            if self._book.outcomes.find(check.id) is not None:       # decided since: nobody is asked any more
+                self._members.put_back(membership)
+                self.on_room(check.tenant, check.group)
+                continue
             other = membership if not membership.left else self._members.pick(check.tenant, check.group)
             if other is not None:                     # else it is asked again in time
                 by_member.setdefault(other, []).append(check)

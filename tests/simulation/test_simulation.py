@@ -73,6 +73,10 @@ def test_a_random_plan(seed: int) -> None:
     simulate(seed, 120)
 
 
+def test_nobody_is_asked_about_what_was_decided_while_the_question_waited_for_its_turn() -> None:
+    simulate(5094, 200)
+
+
 @pytest.mark.parametrize("seed", [3, 4, 5, 26])    # in 3 segments go; 26: half messages; `make soak`: more
 def test_a_crash_at_every_write(seed: int) -> None:
     assert crash_at_every_write(seed, 30) > 20

@@ -37,6 +37,7 @@ from gatehouse.transactions.fresh import decode_batch
 from gatehouse.transactions.loading import GRACE_MS
 from gatehouse.transactions.records import BEGUN, ENDED, decode, open_key
 from gatehouse.transactions.shared_records import decode_ended
+from gatehouse.transactions.timers import BUCKET_MS
 from tests.simulation.checker import Broken
 from tests.simulation.clients import HALVES
 
@@ -345,7 +346,7 @@ class Transacting:
     def _put_off(self) -> bool:
         """Checks wait for a checkpoint, and look again in a moment."""
         looks_ms = self._transactions._checking._alarm.when_ms
-        return looks_ms is not None and looks_ms <= self._now_ms + BUSY_MS
+        return looks_ms is not None and looks_ms <= self._now_ms + BUSY_MS + BUCKET_MS
 
     def _compare(self, one: Sent, what: Transaction | None, rests: bool) -> None:
         if what is None:
