@@ -7,7 +7,9 @@ from collections.abc import Callable
 class Backpressure:  # decision 137
     """Congested as long as anybody is behind."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_change: Callable[[bool], None]) -> None:
+        """`on_change` is told each time that `congested` becomes another."""
+        self._on_change = on_change
         self.congested = False
         """More is pending than is good: publishers are not read."""
 
@@ -22,11 +24,16 @@ class Backpressure:  # decision 137
         """Whether this one does not keep pace. The same may be said again."""
         if is_behind:
             self._behind.add(who)
-            self.congested = True
+            if not self.congested:
+                self._change(True)
             return
         self._behind.discard(who)
         if self.congested and not self._behind:
-            self.congested = False
+            self._change(False)
             waiting, self._relief = self._relief, []
             for callback in waiting:
                 callback()
+
+    def _change(self, congested: bool) -> None:
+        self.congested = congested
+        self._on_change(congested)

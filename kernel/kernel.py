@@ -127,7 +127,10 @@ class Kernel:  # decision 138
         self._log = log
         self._on_error = on_error
         self._identity = identity = Identity(new_hub, new_secret, new_shard)
-        self._backpressure = backpressure = Backpressure()
+        self.congested = False
+        """More is pending than is good: stop reading from publishers until `on_relief`."""
+
+        self._backpressure = backpressure = Backpressure(self._set_congested)
         self._disk_guard = disk_guard = DiskGuard(
             loop=loop, worker=checkpoint_worker, reserve=reserve, emergency_reserve=emergency_reserve,
             look=self._look_for_room, is_settled=self._is_settled, notices=notices)
@@ -425,14 +428,12 @@ class Kernel:  # decision 138
 
     # ---- append
 
-    @property
-    def congested(self) -> bool:
-        """More is pending than is good: stop reading from publishers until `on_relief`."""
-        return self._backpressure.congested
-
     def on_relief(self, callback: Callable[[], None]) -> None:
         """Call once, when no longer congested."""
         self._backpressure.on_relief(callback)
+
+    def _set_congested(self, congested: bool) -> None:
+        self.congested = congested
 
     def append(self, messages: list[Message], owner: Owner | None, token: object = None, *, positions: bool = False,
                idempotency_key: str | None = None, judge: Judge | None = None) -> None:
