@@ -249,9 +249,7 @@ class Port:  # decision 359
         return self._deliveries.idle
 
     def address_of(self, topic: str, key: bytes | None, headers: Headers) -> str:
-        routes = self._places.routes
-        address = None if headers else routes.remembered.get((topic, key))
-        return routes.address_of(topic, key, headers) if address is None else address
+        return self._places.routes.address_of(topic, key, headers)
 
     # ---- places
 

@@ -292,8 +292,6 @@ class Dispatcher:
         self._built = built
         self._mounted = mounted
         self._places: dict[bytes, Place] = {}
-        self._admitted = door.hosts.admitted
-        self._version: object = None         # of admission, when a host was admitted last
         self._cors = door.cors
         self._led: dict[str, tuple[str, WebSocketRoute]] = {
             route.path: (spec.name, route) for spec in door.services.specs for route in spec.websockets}
@@ -397,26 +395,21 @@ class Dispatcher:
     def _check_browser(self, call: Call) -> None:
         """Refuses what a page of somebody else makes its reader's browser ask for."""
         head = call.head
-        host = head.host
-        if host and (host not in self._admitted or self._version is not self._admission.version):
-            self._admit(host)
+        hosts, host, anonymous = self.door.hosts, head.host, self._admission.allow_anonymous
+        if host:
+            hosts.admit(host, anonymous)
         if not call.target.startswith(b"/"):
             authority = authority_of(call.target.decode("utf-8", "surrogateescape"))
             if authority is None and call.method != "OPTIONS":
                 raise Refusal("malformed_request", "a target is a path (RFC 9112, 3.2)",
                               headers={"Connection": "close"})
-            self.door.hosts.check(authority, self._admission.allow_anonymous)
+            hosts.check(authority, anonymous)
         if head.unusual:
             fields = head.fields
             if "origin" in fields:
                 self._cors.check(fields["origin"], host or "")
             elif "sec-fetch-site" in fields:
                 self._cors.check_site(fields["sec-fetch-site"], call.method, fields)
-
-    def _admit(self, host: str) -> None:
-        """Refuses a host by which this hub is not asked. Which these are depends on who is let in."""
-        self._version = self._admission.version
-        self.door.hosts.admit(host, self._admission.allow_anonymous)
 
     def _check_unusual(self, call: Call, handler: Declared) -> None:
         fields, endpoint = call.headers, call.endpoint

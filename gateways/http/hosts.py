@@ -34,22 +34,20 @@ class Hosts:  # decision 101
         self._any = ANY in named
         self._always = bool(named)
         self._names = named | {_plain(name) for name in own_names if name}
-        self.admitted: set[str] = set()
-        """Texts that `admit` has not refused, as long as who is let in is the same. It is only changed in place."""
-
+        self._admitted: set[str] = set()
         self._for_anonymous = False          # what was so when they were looked at
 
     def admit(self, host: str, anonymous_allowed: bool) -> None:
         """Refuses `malformed_request` where it can be no `Host` at all, and what `check` refuses."""
-        if anonymous_allowed is not self._for_anonymous or len(self.admitted) >= SEEN_MAX:
-            self.admitted.clear()
+        if anonymous_allowed is not self._for_anonymous or len(self._admitted) >= SEEN_MAX:
+            self._admitted.clear()
             self._for_anonymous = anonymous_allowed
-        elif host in self.admitted:
+        elif host in self._admitted:
             return
         if not is_host(host):
             raise Refusal("malformed_request", "Host is no name and port", headers={"Connection": "close"})
         self.check(host, anonymous_allowed)
-        self.admitted.add(host)
+        self._admitted.add(host)
 
     def check(self, host: str | None, anonymous_allowed: bool) -> None:
         """Refuses `host_not_allowed`. `host` is the header as it came; none at all is no browser's."""

@@ -179,8 +179,7 @@ class Routes:
         """As they were given, without the hub's own."""
 
         self._own_topics = [route.topic for route in routes[len(entries):]]
-        self.remembered: dict[tuple[str, bytes | None], str] = {}
-        """The addresses of records without headers that were asked for lately, by topic and key."""
+        self._addresses: dict[tuple[str, bytes | None], str] = {}     # of records, lately
 
     @property
     def any(self) -> bool:
@@ -215,13 +214,13 @@ class Routes:
         believed = None if said is None else self._believed(topic, said)
         if believed is not None:
             return believed
-        address = self.remembered.get((topic, key))
+        address = self._addresses.get((topic, key))
         if address is None:
             address = self._address_by_rule(topic, key)
             if key is None or len(key) <= REMEMBERED_BYTES:
-                if len(self.remembered) >= REMEMBERED:
-                    self.remembered.clear()
-                self.remembered[topic, key] = address
+                if len(self._addresses) >= REMEMBERED:
+                    self._addresses.clear()
+                self._addresses[topic, key] = address
         return address
 
     def _address_by_rule(self, topic: str, key: bytes | None) -> str:

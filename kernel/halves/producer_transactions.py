@@ -23,7 +23,6 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 import orjson
-from crc32c import crc32c
 
 from gatehouse.kernel.errors import (
     FencedProducer,
@@ -42,7 +41,7 @@ from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import Origin, Owner, Stored, tell
 from gatehouse.kernel.ports import Loop, Timer
 from gatehouse.kernel.receipts import Receipts
-from gatehouse.kernel.records.batch import ATTRIBUTES_AT, CRC_AT, TRANSACTIONAL
+from gatehouse.kernel.records.batch import out_of_transaction
 from gatehouse.kernel.records.validation import Validated
 from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.state import Kind, StateTable, offset_record
@@ -281,6 +280,7 @@ class ProducerTransactions:  # decision 361
         return (0, 0, 0) if last is None else (held, *_HELD.unpack_from(last)[1:3])
 
     def _arm(self, producer: Producer, wait_ms: int = 0) -> None:
+        """It is rolled back when its time is over, and so long from now at the earliest."""
         when_ms = max(producer.begun_ms + producer.timeout_ms, self._loop.now_ms() + wait_ms)
         producer.arm(self._loop.call_at(when_ms, partial(self._on_time, producer)))
 
@@ -307,7 +307,7 @@ class ProducerTransactions:  # decision 361
         if self._stopped or not self._is_current(producer) or producer.state != OPEN:
             return
         if producer.ending:
-            self._arm_again(producer)
+            self._arm(producer, producer.timeout_ms)
             return
         try:
             frame = self._committer.open_frame()
@@ -315,9 +315,6 @@ class ProducerTransactions:  # decision 361
             return
         producer.fence(producer.epoch)
         self._settle(producer, ROLLED_BACK, None, None, frame)
-
-    def _arm_again(self, producer: Producer) -> None:
-        producer.arm(self._loop.call_at(self._loop.now_ms() + producer.timeout_ms, partial(self._on_time, producer)))
 
     def _look(self) -> None:
         """Names that nobody has used for a week are forgotten."""
@@ -419,7 +416,7 @@ class ProducerTransactions:  # decision 361
         frame = self._batches.hold(partition_id, validated, owner, token)
         if frame is None:
             return
-        batch = _ordinary(validated.batch)
+        batch = out_of_transaction(validated.batch)
         about = _HELD.pack(partition_id, held_bytes, held_records, bool(validated.traced))
         frame.state.append(StateRecord(Kind.HELD_BATCH, _HELD_KEY.pack(producer.producer_id, producer.held),
                                        about + batch))
@@ -684,10 +681,3 @@ class ProducerTransactions:  # decision 361
 def _bytes_of(metadata: bytes) -> int:
     """What an offset takes in a producer's state record, about."""
     return _OFFSET_BYTES + 4 * len(metadata) // 3
-
-
-def _ordinary(batch: bytes) -> bytes:
-    """The batch without the mark of a transaction: it is one no more when it enters."""
-    low = batch[ATTRIBUTES_AT + 1] & ~TRANSACTIONAL
-    tail = batch[ATTRIBUTES_AT:ATTRIBUTES_AT + 1] + bytes((low,)) + batch[ATTRIBUTES_AT + 2:]
-    return batch[:CRC_AT] + crc32c(tail).to_bytes(4, "big") + tail

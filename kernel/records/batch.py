@@ -520,9 +520,17 @@ def check_batch(data: bytes) -> BatchHeader:
 
 def stamped(data: bytes, max_ms: int, attributes: int = 0) -> bytes:
     """The batch with another largest timestamp and these attributes besides, and a CRC that covers it."""
-    low = data[ATTRIBUTES_AT + 1] | attributes
-    tail = data[ATTRIBUTES_AT:ATTRIBUTES_AT + 1] + bytes((low,)) + data[ATTRIBUTES_AT + 2:MAX_MS_AT] \
-        + max_ms.to_bytes(8, "big", signed=True) + data[MAX_MS_AT + 8:]
+    return _sealed(data, data[ATTRIBUTES_AT + 1] | attributes, max_ms.to_bytes(8, "big", signed=True))
+
+
+def out_of_transaction(data: bytes) -> bytes:
+    """The batch without the mark of a transaction, and a CRC that covers it."""
+    return _sealed(data, data[ATTRIBUTES_AT + 1] & ~TRANSACTIONAL, data[MAX_MS_AT:MAX_MS_AT + 8])
+
+
+def _sealed(data: bytes, attributes: int, max_ms: bytes) -> bytes:
+    tail = data[ATTRIBUTES_AT:ATTRIBUTES_AT + 1] + bytes((attributes,)) + data[ATTRIBUTES_AT + 2:MAX_MS_AT] \
+        + max_ms + data[MAX_MS_AT + 8:]
     return data[:CRC_AT] + crc32c(tail).to_bytes(4, "big") + tail
 
 

@@ -50,8 +50,7 @@ class FakeTopicTable(Face):
 class FakePlaces(Face):
     @property
     def routes(self) -> Any:
-        return SimpleNamespace(entries=getattr(self.kernel, "route_entries", ()), address_of=self.kernel.address_of,
-                               remembered={})
+        return SimpleNamespace(entries=getattr(self.kernel, "route_entries", ()), address_of=self.kernel.address_of)
 
     def place(self, address: str, tenant: str, may_create: bool, maker: str) -> Any:
         return self.kernel.place(address, tenant=tenant, may_create=may_create, maker=maker)

@@ -26,7 +26,6 @@ from gatehouse.gateways.http.declaring import (
     CURSOR_IN,
     MAX_MESSAGES,
     MOMENT,
-    PAGE_MESSAGES,
     SELECTOR,
     TEXT,
     VALUES,
@@ -131,12 +130,10 @@ def _get_messages(door: Door, call: Call, guard: Guard) -> Awaitable[Answered] |
     selector = read_selector(query["filter"], FILTER.name) if "filter" in query else None
     parsed = "values" in query and wants_json(query)
     topic = guard.topic(call.topic_name(), Operation.CONSUME)
-    wanted = _Wanted(topic, MAX_MESSAGES.read(query, door.config) if "max" in query
-                     else min(PAGE_MESSAGES, door.config.max_page_messages),
+    wanted = _Wanted(topic, MAX_MESSAGES.read(query, door.config),
                      WAIT.read(query, door.config) if "wait" in query else 0.0, parsed,
                      None if selector is None else Selection(guard, topic, selector))
-    partition = PARTITION.read(query, door.config) if "partition" in query else None
-    cursor = cursor_at_hand(guard, topic, query, partition, A_TIME)
+    cursor = cursor_at_hand(guard, topic, query, PARTITION.find(query, door.config), A_TIME)
     if cursor is None or guard.limits_out:
         return _get_later(door, call, guard, wanted, cursor, query)
     reading = read_page(guard, topic, cursor, wanted.max_messages, door.config.max_page_bytes, wanted.selection)

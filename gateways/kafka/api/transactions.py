@@ -175,11 +175,18 @@ def add_partitions(request: Request) -> Iterator[None]:
         request.answer(AddPartitionsToTxnResponse, throttle_time_ms=0, results_by_topic_v3_and_below=[
             Row(name=topic, results_by_partition=of_topic) for topic, of_topic in topics])
 
-    for topic, of_topic in topics:
+    for name_of_topic, of_topic in topics:
+        yield
+        try:
+            topic = find_topic(session, name_of_topic, Operation.PUBLISH)
+        except (KernelError, Denied) as refusal:
+            for row in of_topic:
+                row.partition_error_code = code_of(refusal)
+            continue
         for row in of_topic:
             try:
-                partition_ids.append(find_topic(session, topic, Operation.PUBLISH).partition_id(row.partition_index))
-            except (KernelError, Denied) as refusal:
+                partition_ids.append(topic.partition_id(row.partition_index))
+            except KernelError as refusal:
                 row.partition_error_code = code_of(refusal)
             yield
     if len(partition_ids) < len(rows):
@@ -238,10 +245,17 @@ def commit_offsets(request: Request) -> Iterator[None]:
     if not session.admission.may_group(session.principal, Operation.CONSUME, asked.group_id):
         answer(GROUP_AUTHORIZATION_FAILED)
         return
-    for topic, rows in topics:
-        for row, partition in zip(rows, topic.partitions, strict=True):
+    for asked_topic, rows in topics:
+        yield
+        try:
+            topic = find_topic(session, asked_topic.name, Operation.CONSUME)
+        except (KernelError, Denied) as refusal:
+            for row in rows:
+                row.error_code = code_of(refusal)
+            continue
+        for row, partition in zip(rows, asked_topic.partitions, strict=True):
             try:
-                partition_id = find_topic(session, topic.name, Operation.CONSUME).partition_id(row.partition_index)
+                partition_id = topic.partition_id(row.partition_index)
                 offset = offset_of(partition, session.guard.bounds(partition_id)[0])
                 if offset is None:
                     raise Refused(INVALID_REQUEST, "a transaction forgets no offset")

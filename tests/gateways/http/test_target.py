@@ -193,7 +193,7 @@ def test_names_that_are_remembered_are_bounded() -> None:
     hosts = Hosts((), ())
     for port in range(1, 2000):
         hosts.admit(f"localhost:{port}", True)
-    assert len(hosts.admitted) <= 256
+    assert len(hosts._admitted) <= 256
     with pytest.raises(Refusal):
         hosts.check("evil.example", True)
 
