@@ -1,1 +1,0 @@
-"""Links between hubs in different networks. Not built yet; see README.md."""
