@@ -231,7 +231,7 @@ class Gathering:
             for part in parts:
                 part.fail(fault)
             return
-        first.charge_gathered(len(messages), gathered.size_bytes)
+        first.count_in(len(messages), gathered.size_bytes)
 
     @staticmethod
     def _append(port: KernelPort, gathered: Gathered, number: int) -> None:

@@ -614,7 +614,7 @@ class Guard:
         finally:
             if self.tells:
                 self._port.speaks(NOBODY)
-        self._count_in(count, len(batch))
+        self.count_in(count, len(batch))
         if charges is None:
             return 0
         wait_ms = self.charging.charge(charges)
@@ -816,7 +816,7 @@ class Guard:
         finally:
             if self.tells:                               # decision 321
                 self._port.speaks(NOBODY)
-        self._count_in(len(messages), size_bytes)
+        self.count_in(len(messages), size_bytes)
         if charges is None:
             return 0
         wait_ms = self.charging.charge(charges, messages if refuses else ())
@@ -836,7 +836,7 @@ class Guard:
                ) -> int:
         """So much is taken, at what `weigh` said: of these `messages` where each may be refused. Returns for how many
         ms the sender is to be slowed down."""
-        self._count_in(count, size_bytes)
+        self.count_in(count, size_bytes)
         return self.charging.charge(charges, messages) if charges is not None else 0
 
     def require_receipt(self, address: str) -> None:
@@ -881,14 +881,10 @@ class Guard:
             self.charging.set_aside(messages)
         return True
 
-    def _count_in(self, messages: int, size_bytes: int) -> None:
+    def count_in(self, messages: int, size_bytes: int) -> None:
         """So much was taken, for the metrics."""
         self._flow.messages_in += messages
         self._flow.bytes_in += size_bytes
-
-    def charge_gathered(self, count: int, size_bytes: int) -> None:
-        """So much was gathered of this principal's sessions, and is taken."""
-        self._count_in(count, size_bytes)
 
     def settle(self) -> None:
         """Append what sessions of this door have gathered: what is told next comes after it."""
