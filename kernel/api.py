@@ -413,11 +413,8 @@ class NamedGroups(Protocol):
     """Groups and queues by their names, in plain values."""
 
     def settings(self, name: str, tenant: str) -> GroupSettings | None: ...
-
     def all(self, tenant: str) -> list[tuple[str, GroupSettings]]: ...
-
     def queue(self, name: str, tenant: str) -> Queue | None: ...
-
     def queues(self, tenant: str) -> list[Queue]: ...
 
 
@@ -456,6 +453,9 @@ class GroupCalls(NamedGroups, Protocol):  # decision 218
         """For each message of a partition of a queue whether it is settled, and whether somebody holds it."""
 
     # ---- told
+
+    def open(self, name: str, topic: str, start: str, tenant: str) -> None:
+        """Make a leased group over a topic, where it is missing; a new name begins at `start`."""
 
     def define(self, name: str, settings: GroupSettings, tenant: str, number: int) -> None: ...
 

@@ -106,6 +106,9 @@ class PortGroups:
 
     # ---- told
 
+    def open(self, name: str, topic: str, start: str, tenant: str) -> None:
+        self._groups.over(name, self._topics.require(topic, tenant), start)
+
     def define(self, name: str, settings: GroupSettings, tenant: str, number: int) -> None:
         self._groups.define(name, settings, tenant=tenant, owner=self._asks(number), token=number)
 

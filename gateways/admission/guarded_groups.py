@@ -100,6 +100,12 @@ class GuardedGroups:
         return [(topic, numbers) for topic, numbers in self._calls.topics_of(partition_ids)
                 if self._guard.may_topic(Operation.CONSUME, topic.name)]
 
+    def open(self, name: str, topic: str, start: str) -> None:
+        """Make a leased group over a topic, where it is missing; a new name begins at `start`. Raises Denied,
+        UnknownTopic, InvalidGroup, AssignedGroup, Stopping."""
+        self.require_taker((name, topic))
+        self._calls.open(name, topic, start, self._guard.tenant)
+
     def define(self, name: str, settings: GroupSettings, owner: Submitter, token: object) -> None:
         """Raises Denied, InvalidGroup, AssignedGroup, Stopping."""
         self._guard.require_group(Operation.ALTER, name)

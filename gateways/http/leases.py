@@ -38,7 +38,6 @@ from gatehouse.kernel.groups.group_settings import (
     Retry,
 )
 from gatehouse.kernel.selectors.tokens import MAX_TEXT_CHARS
-from gatehouse.kernel.state.topics import Topic
 
 MAX_HANDLE_CHARACTERS: Final = 256        # of one handle; what is longer was not made here
 
@@ -143,13 +142,3 @@ def result_of(handle: str, error: KernelError | None) -> dict[str, Any]:
     if error is None:
         return {"receipt_handle": handle, "status": 200}
     return document_of(error.code, str(error), {"receipt_handle": handle})
-
-
-def partition_number(topic: Topic, partition_id: int) -> int:
-    """Which partition of its topic this is, from 0."""
-    before = 0
-    for first, count in topic.ranges:
-        if first <= partition_id < first + count:
-            return before + partition_id - first
-        before += count
-    raise ValueError(f"{partition_id} is no partition of {topic.name}")

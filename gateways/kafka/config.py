@@ -61,8 +61,14 @@ class KafkaConfig:
         "min": 1, "max": 86_400_000,
         "help": "How often, in ms, such a member is to say that it is there, and so at most how long until it hears of "
                 "a change. While it waits for others it asks sooner."})
+    group_share_session_timeout_ms: int = field(default=45_000, metadata={
+        "min": 1, "max": 86_400_000, "help": "After how long, in ms, a silent member of a share group counts as gone."})
+    group_share_heartbeat_interval_ms: int = field(default=5_000, metadata={
+        "min": 1, "max": 86_400_000,
+        "help": "How often, in ms, such a member is to say that it is there, and so at most how long until it hears of "
+                "new topics and partitions."})
     group_max_size: int = field(default=1_000, metadata={
-        "min": 1, "max": 100_000, "help": "Most members of one consumer group."})
+        "min": 1, "max": 100_000, "help": "Most members of one consumer group, or share group."})
     max_partitions: int = field(default=20_000, metadata={
         "min": 1, "max": 1_000_000, "help": "Most partitions that a client may give a topic when it creates one."})
     max_connections_per_address: int = field(default=0, metadata=PER_ADDRESS)

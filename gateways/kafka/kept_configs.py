@@ -7,10 +7,10 @@
 What is on its way to the disk is what the next change begins from, so two changes that come together are both made. A
 change that the disk refuses leaves everything as it was.
 
-Settings of groups hold for those of the newer protocol (`group.protocol=consumer`); what is not set is as the door's
-settings say. They outlive the group, as with Kafka: a tool may set them before the first member comes. Those of a topic
-travel in the frame that makes or changes it, and are forgotten with it; what a topic leaves behind that another door
-has deleted goes when the door opens.
+Settings of groups hold for those of the newer protocol (`group.protocol=consumer`) and for share groups; what is not
+set is as the door's settings say. They outlive the group, as with Kafka: a tool may set them before the first member
+comes. Those of a topic travel in the frame that makes or changes it, and are forgotten with it; what a topic leaves
+behind that another door has deleted goes when the door opens.
 """
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gatehouse.gateways.kafka.config import KafkaConfig
 from gatehouse.gateways.kafka.error_codes import INVALID_CONFIG, POLICY_VIOLATION
 from gatehouse.gateways.kafka.mapping import Refused
+from gatehouse.gateways.kafka.share_members import ShareRules
 from gatehouse.kernel.assigned.assigned_values import ConsumerRules
+from gatehouse.kernel.groups.group_settings import GroupSettings
 from gatehouse.kernel.message import Stored, tell
 
 if TYPE_CHECKING:
@@ -161,6 +163,11 @@ MAX_GROUPS: Final = 10_000
 
 HEARTBEAT: Final = "consumer.heartbeat.interval.ms"
 SESSION: Final = "consumer.session.timeout.ms"
+SHARE_HEARTBEAT: Final = "share.heartbeat.interval.ms"
+SHARE_SESSION: Final = "share.session.timeout.ms"
+SHARE_LOCK: Final = "share.record.lock.duration.ms"
+SHARE_RESET: Final = "share.auto.offset.reset"
+SHARE_ISOLATION: Final = "share.isolation.level"
 MAX_MS: Final = 86_400_000
 
 
@@ -171,27 +178,47 @@ class GroupConfig(NamedTuple):
     server_name: str
     """What a broker calls its default."""
 
+    values: tuple[str, ...] = ()
+    """What it may be, the default first; none: a whole number of ms."""
+
 
 GROUP_CONFIGS: Final[dict[str, GroupConfig]] = {
     HEARTBEAT: GroupConfig("How often a member is to say that it is there.",
                            "group.consumer.heartbeat.interval.ms"),
     SESSION: GroupConfig("How long a member may be silent.", "group.consumer.session.timeout.ms"),
+    SHARE_HEARTBEAT: GroupConfig("How often a member of a share group is to say that it is there.",
+                                 "group.share.heartbeat.interval.ms"),
+    SHARE_SESSION: GroupConfig("How long a member of a share group may be silent.", "group.share.session.timeout.ms"),
+    SHARE_LOCK: GroupConfig("How long a message stays with the member that it was given to. What is set here holds "
+                            "before the group's own invisible time.", "group.share.record.lock.duration.ms"),
+    SHARE_RESET: GroupConfig("Where a share group begins that nobody has used yet.", "group.share.auto.offset.reset",
+                             ("latest", "earliest")),
+    SHARE_ISOLATION: GroupConfig("Nobody sees what is not committed, whatever this says.",
+                                 "group.share.isolation.level", ("read_uncommitted", "read_committed")),
 }
 
 
 def checked_of_group(name: str, value: str | None) -> str:
     """The value of a setting as it is kept. Raises Refused (INVALID_CONFIG)."""
-    if name not in GROUP_CONFIGS:
+    config = GROUP_CONFIGS.get(name)
+    if config is None:
         raise Refused(INVALID_CONFIG, f"Unknown group config name: {name[:100]}")
     text = (value or "").strip()
+    if config.values:
+        if text not in config.values:
+            raise Refused(INVALID_CONFIG, f"{name} is {' or '.join(config.values)}, not {text[:100]!r}")
+        return text
     if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= MAX_MS:
         raise Refused(INVALID_CONFIG, f"{name} is a whole number of 1 to {MAX_MS} ms")
     return str(int(text))
 
 
 def default_of_group(name: str, config: KafkaConfig) -> str:
-    return str(config.group_consumer_heartbeat_interval_ms if name == HEARTBEAT
-               else config.group_consumer_session_timeout_ms)
+    values = GROUP_CONFIGS[name].values
+    return values[0] if values else str({
+        HEARTBEAT: config.group_consumer_heartbeat_interval_ms, SESSION: config.group_consumer_session_timeout_ms,
+        SHARE_HEARTBEAT: config.group_share_heartbeat_interval_ms, SHARE_SESSION: config.group_share_session_timeout_ms,
+        SHARE_LOCK: GroupSettings().invisible_ms}[name])
 
 
 class GroupConfigs:
@@ -227,12 +254,21 @@ class GroupConfigs:
             session_ms, heartbeat_ms = int(configs.get(SESSION, session_ms)), int(configs.get(HEARTBEAT, heartbeat_ms))
         return ConsumerRules(session_ms, heartbeat_ms, config.group_max_size)
 
+    def share_rules(self, tenant: str, name: str, config: KafkaConfig) -> ShareRules:
+        """What holds for the members of a share group."""
+        configs = self._kept.get((tenant, name))
+        return ShareRules(int(configs.get(SHARE_HEARTBEAT, config.group_share_heartbeat_interval_ms)),
+                          int(configs.get(SHARE_SESSION, config.group_share_session_timeout_ms)),
+                          config.group_max_size)
+
     def check(self, tenant: str, name: str, configs: Mapping[str, str], config: KafkaConfig) -> None:
         """Raises Refused for settings that cannot be together, or too many groups with settings."""
-        session_ms, heartbeat_ms = (int(configs.get(each, default_of_group(each, config)))
-                                    for each in (SESSION, HEARTBEAT))
-        if configs and heartbeat_ms >= session_ms:
-            raise Refused(INVALID_CONFIG, f"{SESSION} is longer than {HEARTBEAT}: {session_ms} and {heartbeat_ms} ms")
+        for session, heartbeat in ((SESSION, HEARTBEAT), (SHARE_SESSION, SHARE_HEARTBEAT)):
+            session_ms, heartbeat_ms = (int(configs.get(each, default_of_group(each, config)))
+                                        for each in (session, heartbeat))
+            if configs and heartbeat_ms >= session_ms:
+                raise Refused(INVALID_CONFIG,
+                              f"{session} is longer than {heartbeat}: {session_ms} and {heartbeat_ms} ms")
         if configs and not self.latest(tenant, name) and len(self._kept) >= MAX_GROUPS:
             raise Refused(POLICY_VIOLATION, f"{MAX_GROUPS} groups have settings of their own, as many as may")
 

@@ -21,6 +21,7 @@ ERROR_CODES: Final[dict[type[Exception], int]] = {
     refusals.OverQuota: error_codes.POLICY_VIOLATION,
     refusals.NoRoomLeft: error_codes.KAFKA_STORAGE_ERROR,               # which producers repeat
     errors.TopicExists: error_codes.TOPIC_ALREADY_EXISTS,
+    errors.AssignedGroup: error_codes.GROUP_ID_NOT_FOUND,               # as a share group
     errors.InvalidTopic: error_codes.INVALID_TOPIC,
     errors.InvalidAddress: error_codes.INVALID_TOPIC,
     errors.CreateDenied: error_codes.TOPIC_AUTHORIZATION_FAILED,

@@ -34,11 +34,13 @@ from gatehouse.gateways.contract import Link, Services
 from gatehouse.gateways.kafka.api import APIS
 from gatehouse.gateways.kafka.api.api_versions import API_VERSIONS, UNOFFERED, answer_unknown_version, encode_unoffered
 from gatehouse.gateways.kafka.api.sasl import RAW, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from gatehouse.gateways.kafka.api.share_fetch import end_sessions
 from gatehouse.gateways.kafka.codec import SMALLEST_REQUEST, Frame, Malformed, RequestReader, decode_header, skip_tags
 from gatehouse.gateways.kafka.config import KafkaConfig
 from gatehouse.gateways.kafka.fetch_session import FetchSessions
 from gatehouse.gateways.kafka.login import MAX_TOKEN_BYTES, KafkaLogin
 from gatehouse.gateways.kafka.request import Api, Request
+from gatehouse.gateways.kafka.share_session import ShareSessions
 from gatehouse.kernel.message import Stored
 
 if TYPE_CHECKING:
@@ -79,6 +81,7 @@ class KafkaSession:
         self.client_software = ""
         self.login = KafkaLogin(self, self._become)
         self.fetch_sessions = FetchSessions.of(services)
+        self.share_sessions: ShareSessions | None = None
         self._guard: Guard | None = None
         self._asking = False                         # admission has not said yet who this is
         self._reader = RequestReader(config.max_request_bytes)
@@ -136,6 +139,7 @@ class KafkaSession:
         self._timers.stop()
         self.fetch_sessions.leave(self)
         if self._guard is not None:
+            end_sessions(self)
             self._guard.leave()
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:

@@ -549,6 +549,24 @@ def as_batch(piece: Piece, leader_epoch: int) -> bytes:
     return _BEFORE_ATTRIBUTES.pack(piece.first_offset, length, leader_epoch, 2, crc) + after_crc + piece.data
 
 
+def leased_batch(messages: list[Leased], leader_epoch: int) -> bytes:
+    """Leased messages of one partition, in the order of their offsets, as a record batch, with the headers that
+    everybody may see."""
+    first_offset, base_ms = messages[0][1], messages[0][4]
+    records: list[bytes] = []
+    for _, offset, _, _, timestamp_ms, key, value, headers, attributes in messages:
+        shown = encode_headers(public_headers(headers)) if has_private(headers) else headers
+        record = b"".join((bytes((attributes,)), varint(timestamp_ms - base_ms), varint(offset - first_offset),
+                           encode_key(key), NULL if value is None else varint(len(value)) + value, shown))
+        records += (varint(len(record)), record)
+    data = b"".join(records)
+    after_crc = _AFTER_CRC.pack(0, messages[-1][1] - first_offset, base_ms, max([message[4] for message in messages]),
+                                -1, -1, -1, len(messages))
+    length = HEADER_BYTES - LENGTH_COVERS_FROM + len(data)
+    crc = crc32c(data, crc32c(after_crc))
+    return _BEFORE_ATTRIBUTES.pack(first_offset, length, leader_epoch, 2, crc) + after_crc + data
+
+
 def cut(piece: Piece, max_bytes: int) -> list[Piece]:
     """The piece as pieces of up to `max_bytes` of records, where they lie open; a larger record has one for itself. Of
     a producer's batch each part is a batch, whose records count their offsets from that of the first part. A piece

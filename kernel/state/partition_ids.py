@@ -29,6 +29,15 @@ class PartitionIds:
                 rest -= count
         raise IndexError(partition)
 
+    def number_of(self, partition_id: int) -> int:
+        """The partition number of an id. Raises ValueError."""
+        before = 0
+        for first, count in self.ranges:
+            if first <= partition_id < first + count:
+                return before + partition_id - first
+            before += count
+        raise ValueError(f"{partition_id} is of another topic")
+
     def __contains__(self, partition_id: object) -> bool:
         if not isinstance(partition_id, int):
             return False

@@ -49,7 +49,6 @@ from gatehouse.gateways.http.leases import (
     Release,
     handles_in,
     ms_of,
-    partition_number,
     result_of,
 )
 from gatehouse.gateways.http.message_schemas import MESSAGE_FIELDS, MESSAGE_OPTIONS
@@ -107,7 +106,7 @@ async def pop_topic(door: Door, guard: Guard, name: str, query: dict[str, str]) 
     taken = await _pop(door, guard, query, (name, topic.name))
     with suppress(UnknownTopic):                 # it may have got partitions while this waited
         topic = guard.topic_by_uuid(topic.uuid, Operation.CONSUME)
-    return _shown(door, taken, [(topic.name, partition_number(topic, each.leased[0][0])) for each in taken],
+    return _shown(door, taken, [(topic.name, topic.partition_ids().number_of(each.leased[0][0])) for each in taken],
                   wants_json(query))
 
 

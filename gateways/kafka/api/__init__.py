@@ -37,6 +37,13 @@ from gatehouse.gateways.kafka.api.partition_lookup import DESCRIBE_PRODUCERS, LI
 from gatehouse.gateways.kafka.api.produce import PRODUCE
 from gatehouse.gateways.kafka.api.quotas import ALTER_CLIENT_QUOTAS, DESCRIBE_CLIENT_QUOTAS
 from gatehouse.gateways.kafka.api.sasl import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from gatehouse.gateways.kafka.api.share_fetch import SHARE_ACKNOWLEDGE, SHARE_FETCH
+from gatehouse.gateways.kafka.api.share_groups import (
+    ALTER_SHARE_GROUP_OFFSETS,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
+    SHARE_GROUP_DESCRIBE,
+    SHARE_GROUP_HEARTBEAT,
+)
 from gatehouse.gateways.kafka.api.topics import CREATE_PARTITIONS, CREATE_TOPICS, DELETE_RECORDS, DELETE_TOPICS
 from gatehouse.gateways.kafka.api.transactions import (
     ADD_OFFSETS,
@@ -58,4 +65,6 @@ APIS: Final[dict[int, Api]] = {api.key: api for api in (
     OFFSET_FOR_LEADER_EPOCH, ALTER_LOG_DIRS, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS, DESCRIBE_QUORUM,
     DESCRIBE_ACLS, CREATE_ACLS, DELETE_ACLS, DESCRIBE_SCRAM, ALTER_SCRAM, DESCRIBE_CLIENT_QUOTAS,
     ALTER_CLIENT_QUOTAS, CONSUMER_GROUP_HEARTBEAT, CONSUMER_GROUP_DESCRIBE,
+    SHARE_GROUP_HEARTBEAT, SHARE_GROUP_DESCRIBE, SHARE_FETCH, SHARE_ACKNOWLEDGE, DESCRIBE_SHARE_GROUP_OFFSETS,
+    ALTER_SHARE_GROUP_OFFSETS,
     ADD_PARTITIONS, ADD_OFFSETS, END_TXN, TXN_OFFSET_COMMIT, DESCRIBE_TRANSACTIONS, LIST_TRANSACTIONS)}

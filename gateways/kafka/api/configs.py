@@ -30,6 +30,7 @@ from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.configs import (
     INT,
     LIST,
+    STRING,
     TOPIC_CONFIGS,
     broker_configs,
     checked,
@@ -180,7 +181,7 @@ def describe_group(session: KafkaSession, name: str) -> list[Row]:
         if config in configs:
             synonyms.insert(0, Row(name=config, value=configs[config], source=GROUP_SOURCE))
         rows.append(Row(name=config, value=configs.get(config, default), read_only=False, is_sensitive=False,
-                        synonyms=synonyms, config_source=synonyms[0].source, config_type=INT,
+                        synonyms=synonyms, config_source=synonyms[0].source, config_type=STRING if kind.values else INT,
                         documentation=kind.about))
     return rows
 

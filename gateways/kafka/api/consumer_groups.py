@@ -4,20 +4,14 @@ One request does it all: it joins (epoch 0), says what the member wants and has,
 (epoch -1, or -2 for a static member that comes back). A change is answered when it is durable. A member that gives no
 rights to a topic that it names is refused; what its regular expression finds are topics that it may read.
 
-kafka-python has no schemas of these requests and answers, so they stand here: fields, and since when.
-
-    ("Name", type, first version)      null may stand where the type ends in "?"; a list of fields is a struct
-
-Source: https://kafka.apache.org/protocol#protocol_api_keys (68, 69). They are walked and written by the same code as
-kafka-python's own, see `cold`.
+kafka-python has no schemas of these requests and answers, so they stand here, as `schemas` has them. Source:
+https://kafka.apache.org/protocol#protocol_api_keys (68, 69).
 """
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
-
-from kafka.protocol.schemas import StructField
 
 from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
@@ -34,49 +28,12 @@ from gatehouse.gateways.kafka.error_codes import (
 from gatehouse.gateways.kafka.kept_configs import GroupConfigs
 from gatehouse.gateways.kafka.mapping import Refused
 from gatehouse.gateways.kafka.request import Api, Request
+from gatehouse.gateways.kafka.schemas import Field, Message
 from gatehouse.kernel.assigned.assigned_values import Beat, Beaten, DescribedConsumer
 from gatehouse.kernel.errors import KernelError
 
 if TYPE_CHECKING:
     from gatehouse.gateways.kafka.session import KafkaSession
-
-
-Field = tuple[str, "str | tuple[str, list[Any]]", int]
-
-
-def _json(name: str, kind: str | tuple[str, list[Any]], first: int) -> dict[str, Any]:
-    versions = f"{first}+"
-    typed, fields = (kind, None) if isinstance(kind, str) else kind
-    may_be_null = {"nullableVersions": versions, "default": "null"} if typed.endswith("?") else {}
-    inside = {} if fields is None else {"fields": [_json(*field) for field in fields]}
-    return {"name": name, "type": typed.rstrip("?"), "versions": versions, **may_be_null, **inside}
-
-
-class Message:
-    """A request or an answer by its schema, with what `cold` asks of kafka-python's classes."""
-
-    def __init__(self, name: str, last_version: int, fields: list[Field]) -> None:
-        self.name = name
-        versions = f"0-{last_version}"
-        self._struct = StructField({"name": name, "type": name, "versions": versions,
-                                    "fields": [_json(*field) for field in fields]})
-
-    def flexible_version_q(self, version: int) -> bool:
-        return True
-
-    def __call__(self, version: int, **fields: Any) -> Encoding:
-        return Encoding(self._struct, Row(**fields))
-
-
-class Encoding:
-    """Such a message with its fields, ready to be written."""
-
-    def __init__(self, schema: Any, row: Row) -> None:
-        self._schema = schema
-        self._row = row
-
-    def encode(self, version: int) -> bytes:
-        return bytes(self._schema.encode(self._row, version=version, compact=True, tagged=True))
 
 
 _BY_ID: Final[list[Field]] = [("TopicId", "uuid", 0), ("Partitions", "[]int32", 0)]

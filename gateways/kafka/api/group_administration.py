@@ -1,8 +1,8 @@
-"""DescribeGroups 0 to 6, ListGroups 0 to 5, DeleteGroups 0 to 2, OffsetDelete 0: assigned groups as tools see them.
+"""DescribeGroups 0 to 6, ListGroups 0 to 5, DeleteGroups 0 to 2, OffsetDelete 0: groups as tools see them.
 
-They are the groups that `gatehouse groups` and HTTP show as assigned, whether members of Kafka's clients or nobody is
-in them; a group whose messages are leased is none of Kafka's. Who may consume with a group sees it, who may alter it
-deletes it. What a tool does to a group waits for the disk.
+Assigned groups are those that `gatehouse groups` and HTTP show as such, whether members of Kafka's clients or nobody is
+in them; a group whose messages are leased is a share group here, whoever takes from it. Who may consume with a group
+sees it, who may alter it deletes it. What a tool does to a group waits for the disk.
 """
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api.membership import code_of_refusal, require_group
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, NON_EMPTY_GROUP, NONE
+from gatehouse.gateways.kafka.kept_configs import GroupConfigs
 from gatehouse.gateways.kafka.mapping import Refused, coordinator_code_of, subscribed_topics
 from gatehouse.gateways.kafka.request import Api, Request, find_topic
+from gatehouse.gateways.kafka.share_members import ShareGroup, ShareGroups
 from gatehouse.kernel.assigned.assigned_values import DescribedGroup, GroupState
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.group_settings import ASSIGNED
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 
 CLASSIC: Final = "classic"               # kinds of groups, as ListGroups calls them
 CONSUMER: Final = "consumer"             # and the protocol type of groups that consume
+SHARE: Final = "share"                   # and of those that lease
+FIRST_WITH_TYPES: Final = 5              # ListGroups: who asks knows of kinds
 FIRST_NOT_FOUND: Final = 6               # DescribeGroups: an unknown group is an error; before it is "Dead"
 MAY_CONSUME: Final = frozenset((3, 8))   # Kafka's numbers for read and describe
 MAY_ALTER: Final = frozenset((6,))       # and for delete
@@ -52,6 +56,18 @@ def find_group(session: KafkaSession, name: str) -> DescribedGroup | None:
         return None
     is_there = settings.kind == ASSIGNED if settings is not None else described is not None and bool(described.members)
     return described or NOBODY if is_there else None
+
+
+def share_members(session: KafkaSession, name: str) -> ShareGroup | None:
+    """The members of a share group; None where it has none."""
+    tenant, services = session.principal.tenant, session.services
+    rules = GroupConfigs.of(services).share_rules(tenant, name, session.config)
+    return ShareGroups.of(services).get(tenant, name, services.now_ms(), rules)
+
+
+def share_state(session: KafkaSession, name: str) -> str:
+    """A share group's state in Kafka's words."""
+    return GroupState.EMPTY.value if share_members(session, name) is None else GroupState.STABLE.value
 
 
 # ---- DescribeGroups
@@ -103,9 +119,14 @@ def list_groups(request: Request) -> Iterator[None]:
     rows = []
     for name, settings in session.kernel.groups.all(session.principal.tenant):
         yield
-        if settings.kind != ASSIGNED or not session.admission.may_group(session.principal, Operation.CONSUME, name):
+        if not session.admission.may_group(session.principal, Operation.CONSUME, name):
             continue
-        row = list_group(session, name)
+        if settings.kind == ASSIGNED:
+            row = list_group(session, name)
+        elif request.version >= FIRST_WITH_TYPES:
+            row = Row(group_id=name, protocol_type=SHARE, group_state=share_state(session, name), group_type=SHARE)
+        else:
+            continue
         if (not states or row.group_state.lower() in states) and (not types or row.group_type in types):
             rows.append(row)
     request.answer(ListGroupsResponse, throttle_time_ms=0, error_code=NONE, groups=rows)
@@ -139,7 +160,8 @@ class Deletion:
         self.rows.append(row)
         try:
             require_group(session, Operation.ALTER, name)
-            session.kernel.groups.require_commits(name, tenant)
+            if share_members(session, name) is not None:
+                raise Refused(NON_EMPTY_GROUP, f"Group {name} has members.")
             session.kernel.groups.delete(name, tenant, session, GoneGroup(self, row))
         except (KernelError, Refused) as refusal:
             row.error_code = code_of_refusal(refusal)

@@ -1,0 +1,548 @@
+"""ShareFetch 1 and 2, ShareAcknowledge 1 and 2: messages leased to members of a share group (KIP-932), and what becomes
+of them.
+
+A share group is a leased group of the same name, which HTTP's pop and `$share` take from as well. A fetch first settles
+what it says of earlier messages, then takes some of one of its topics, as many as it has room for, and waits for the
+first where there are none. It is answered when what it settled is durable. The fetch runs when every earlier request of
+its connection has been answered, so a member never has two under way.
+
+    accept   done               reject   a dead letter, for nobody
+    release  ready at once      renew    kept for another lock time
+
+Messages that were given and not settled go back when their lock time is over, and at once when the connection is gone.
+Source: https://kafka.apache.org/protocol#protocol_api_keys (78, 79), KIP-932, KIP-1206, KIP-1222.
+"""
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.errors import Denied
+from gatehouse.gateways.kafka.api.membership import code_of_refusal, require_group
+from gatehouse.gateways.kafka.api.metadata import NODE_ID
+from gatehouse.gateways.kafka.cold import Row
+from gatehouse.gateways.kafka.error_codes import (
+    GROUP_AUTHORIZATION_FAILED,
+    INVALID_RECORD_STATE,
+    INVALID_REQUEST,
+    NONE,
+    TOPIC_AUTHORIZATION_FAILED,
+    UNKNOWN_TOPIC_ID,
+)
+from gatehouse.gateways.kafka.kept_configs import SHARE_LOCK, GroupConfigs
+from gatehouse.gateways.kafka.mapping import Refused, code_of
+from gatehouse.gateways.kafka.request import Api, Request, find_by_id
+from gatehouse.gateways.kafka.schemas import Field, Message
+from gatehouse.gateways.kafka.share_session import (
+    ACCEPT,
+    CLOSES,
+    GAP,
+    MAX_BATCHES,
+    MAX_HELD,
+    OPENS,
+    REJECT,
+    RELEASE,
+    RENEW,
+    Held,
+    PartitionName,
+    ShareSession,
+    ShareSessions,
+)
+from gatehouse.kernel.api import ACK, EXTEND, Settling, Taken
+from gatehouse.kernel.api import REJECT as REJECTED
+from gatehouse.kernel.api import RELEASE as RELEASED
+from gatehouse.kernel.errors import KernelError, UnknownTopic
+from gatehouse.kernel.groups.group_settings import GroupSettings
+from gatehouse.kernel.message import Leased, Stored
+from gatehouse.kernel.records.batch import MAX_DELTA, leased_batch
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.kafka.session import KafkaSession
+    from gatehouse.kernel.state.topics import Topic
+
+_LEADER: Final = ("CurrentLeader", [("LeaderId", "int32", 0), ("LeaderEpoch", "int32", 0)])
+_ENDPOINTS: Final = ("[]NodeEndpoint", [("NodeId", "int32", 0), ("Host", "string", 0), ("Port", "int32", 0),
+                                        ("Rack", "string?", 0)])
+_SETTLED: Final = ("[]AcknowledgementBatch", [("FirstOffset", "int64", 0), ("LastOffset", "int64", 0),
+                                              ("AcknowledgeTypes", "[]int8", 0)])
+_TOPICS: Final[list[Field]] = [
+    ("TopicId", "uuid", 0),
+    ("Partitions", ("[]Partition", [("PartitionIndex", "int32", 0), ("AcknowledgementBatches", _SETTLED, 0)]), 0)]
+
+SHARE_FETCH_REQUEST: Final = Message("ShareFetchRequest", 2, [
+    ("GroupId", "string?", 0), ("MemberId", "string?", 0), ("ShareSessionEpoch", "int32", 0), ("MaxWaitMs", "int32", 0),
+    ("MinBytes", "int32", 0), ("MaxBytes", "int32", 0), ("MaxRecords", "int32", 1), ("BatchSize", "int32", 1),
+    ("ShareAcquireMode", "int8", 2), ("IsRenewAck", "bool", 2), ("Topics", ("[]FetchTopic", _TOPICS), 0),
+    ("ForgottenTopicsData", ("[]ForgottenTopic", [("TopicId", "uuid", 0), ("Partitions", "[]int32", 0)]), 0)])
+
+SHARE_FETCH_RESPONSE: Final = Message("ShareFetchResponse", 2, [
+    ("ThrottleTimeMs", "int32", 0), ("ErrorCode", "int16", 0), ("ErrorMessage", "string?", 0),
+    ("AcquisitionLockTimeoutMs", "int32", 1),
+    ("Responses", ("[]ShareFetchableTopicResponse", [
+        ("TopicId", "uuid", 0),
+        ("Partitions", ("[]PartitionData", [
+            ("PartitionIndex", "int32", 0), ("ErrorCode", "int16", 0), ("ErrorMessage", "string?", 0),
+            ("AcknowledgeErrorCode", "int16", 0), ("AcknowledgeErrorMessage", "string?", 0),
+            ("CurrentLeader", _LEADER, 0), ("Records", "bytes", 0),
+            ("AcquiredRecords", ("[]AcquiredRecords", [("FirstOffset", "int64", 0), ("LastOffset", "int64", 0),
+                                                       ("DeliveryCount", "int16", 0)]), 0)]), 0)]), 0),
+    ("NodeEndpoints", _ENDPOINTS, 0)])
+
+SHARE_ACKNOWLEDGE_REQUEST: Final = Message("ShareAcknowledgeRequest", 2, [
+    ("GroupId", "string?", 0), ("MemberId", "string?", 0), ("ShareSessionEpoch", "int32", 0),
+    ("IsRenewAck", "bool", 2), ("Topics", ("[]AcknowledgeTopic", _TOPICS), 0)])
+
+SHARE_ACKNOWLEDGE_RESPONSE: Final = Message("ShareAcknowledgeResponse", 2, [
+    ("ThrottleTimeMs", "int32", 0), ("ErrorCode", "int16", 0), ("ErrorMessage", "string?", 0),
+    ("AcquisitionLockTimeoutMs", "int32", 2),
+    ("Responses", ("[]ShareAcknowledgeTopicResponse", [
+        ("TopicId", "uuid", 0),
+        ("Partitions", ("[]PartitionData", [
+            ("PartitionIndex", "int32", 0), ("ErrorCode", "int16", 0), ("ErrorMessage", "string?", 0),
+            ("CurrentLeader", _LEADER, 0)]), 0)]), 0),
+    ("NodeEndpoints", _ENDPOINTS, 0)])
+
+FIRST_WITH_RENEWAL: Final = 2            # of both
+CONSUME: Final = Operation.CONSUME
+MAX_TRIES: Final = 0x7FFF                # of a delivery count, an i16
+DISK_MS: Final = 250                     # what a fetch that does not want to wait gives to messages on the disk
+SETTLINGS: Final = {GAP: Settling(ACK), ACCEPT: Settling(ACK), RELEASE: Settling(RELEASED, 0),
+                    REJECT: Settling(REJECTED)}
+
+
+def sessions_of(session: KafkaSession) -> ShareSessions:
+    """The share sessions of a connection, made at the first use."""
+    if session.share_sessions is None:
+        session.share_sessions = ShareSessions()
+    return session.share_sessions
+
+
+def lock_ms_of(session: KafkaSession, group: str) -> int:
+    """How long the group's members keep a message: as was set by a Kafka client, or else as the group says."""
+    tenant = session.principal.tenant
+    configs = GroupConfigs.of(session.services).get(tenant, group)
+    if SHARE_LOCK in configs:
+        return int(configs[SHARE_LOCK])
+    return (session.kernel.groups.settings(group, tenant) or GroupSettings()).invisible_ms
+
+
+# ---- settling
+
+class Settlement:
+    """What one request settles, until it is durable."""
+
+    __slots__ = ("session", "group", "lock_ms", "codes", "texts", "_pending", "_on_done")
+
+    def __init__(self, session: KafkaSession, group: str, lock_ms: int) -> None:
+        self.session = session
+        self.group = group
+        self.lock_ms = lock_ms
+        self.codes: dict[PartitionName, int] = {}        # of each partition that the request says something of
+        self.texts: dict[PartitionName, str] = {}
+        self._pending = 1                                # one more, while the request is gone through
+        self._on_done: Callable[[], None] | None = None
+
+    def settle(self, held: ShareSession, asked: list[Any], renews: bool) -> None:
+        """What the request says of each partition's messages."""
+        by_kind: dict[int, list[tuple[PartitionName, str]]] = {}
+        until_ms = self.session.services.now_ms() + self.lock_ms
+        for topic in asked:
+            for partition in topic.partitions:
+                if not partition.acknowledgement_batches:
+                    continue
+                name = (topic.topic_id.bytes, partition.partition_index)
+                self.codes.setdefault(name, NONE)
+                try:
+                    kinds = held.settled(name, partition.acknowledgement_batches, renews)
+                except Refused as refusal:
+                    self.refuse(name, refusal)
+                    continue
+                for kind, offsets in kinds.items():
+                    if offsets:
+                        receipts = held.take(name, offsets, until_ms if kind == RENEW else 0)
+                        by_kind.setdefault(kind, []).extend([(name, receipt) for receipt in receipts])
+        for kind, mine in by_kind.items():
+            self._tell(SETTLINGS.get(kind) or Settling(EXTEND, self.lock_ms), mine)
+
+    def _tell(self, settling: Settling, mine: list[tuple[PartitionName, str]]) -> None:
+        try:
+            errors = self.session.guard.groups.settle(self.group, False, [receipt for _, receipt in mine], settling,
+                                                      self.session, Durable(self, {name for name, _ in mine}))
+        except (KernelError, Denied) as refusal:
+            for name, _ in mine:
+                self.refuse(name, refusal)
+            return
+        self._pending += 1
+        for (name, _), error in zip(mine, errors, strict=True):
+            if error is not None:                        # its time was over, or it was purged
+                self.refuse(name, Refused(INVALID_RECORD_STATE, str(error)))
+
+    def refuse(self, name: PartitionName, refusal: Exception) -> None:
+        if isinstance(refusal, Denied):
+            refusal = Refused(GROUP_AUTHORIZATION_FAILED, str(refusal))
+        self.codes[name] = refusal.code if isinstance(refusal, Refused) else code_of(refusal)
+        self.texts[name] = str(refusal)
+
+    def when_done(self, on_done: Callable[[], None]) -> None:
+        """Call it once everything is durable, or is not: now, or later."""
+        self._on_done = on_done
+        self.settled()
+
+    def settled(self) -> None:
+        self._pending -= 1
+        if not self._pending and self._on_done is not None:
+            self._on_done()
+
+
+class Durable(NamedTuple):
+    """Waits for what was settled in one way."""
+
+    settlement: Settlement
+    names: set[PartitionName]
+
+    def on_stored(self, stored: Stored) -> None:
+        if stored.error is not None:
+            for name in self.names:
+                self.settlement.refuse(name, stored.error)
+        self.settlement.settled()
+
+
+class Unheard:
+    """Waits for nothing: who held these messages is gone."""
+
+    def on_stored(self, stored: Stored) -> None:
+        pass
+
+
+UNHEARD: Final = Unheard()
+
+
+def give_back(session: KafkaSession, group: str, receipts: list[str]) -> None:
+    """What a member holds is ready again at once."""
+    if not receipts:
+        return
+    try:
+        session.guard.groups.settle(group, False, receipts, SETTLINGS[RELEASE], session, UNHEARD)
+    except (KernelError, Denied):                        # their time runs out by itself
+        pass
+
+
+def end_sessions(session: KafkaSession) -> None:
+    """The connection is gone."""
+    if session.share_sessions is not None:
+        for group, receipts in session.share_sessions.end():
+            give_back(session, group, receipts)
+
+
+def begin(request: Request, asked: Any, may_open: bool) -> ShareSession:
+    """The session that a request goes on with. Raises Refused."""
+    session = request.session
+    if not asked.group_id or not asked.member_id:
+        raise Refused(INVALID_REQUEST, "a group and a member have names")
+    require_group(session, CONSUME, asked.group_id)
+    batches = sum([len(partition.acknowledgement_batches) for topic in asked.topics for partition in topic.partitions])
+    if batches > (0 if asked.share_session_epoch == OPENS else MAX_BATCHES):
+        raise Refused(INVALID_REQUEST, f"who opens a session has nothing to settle; later there are {MAX_BATCHES} "
+                                       "stretches of offsets at most")
+    held, old = sessions_of(session).enter(asked.group_id, asked.member_id, asked.share_session_epoch, may_open)
+    if old:
+        give_back(session, asked.group_id, old)
+    held.drop_overdue(session.services.now_ms())
+    return held
+
+
+# ---- ShareFetch
+
+class Given(NamedTuple):
+    """What one partition gives to an answer."""
+
+    records: bytes
+    acquired: list[Row]
+
+
+NOTHING: Final = Given(b"", [])
+
+
+class ShareFetch:
+    """One fetch until it is answered."""
+
+    __slots__ = ("request", "asked", "held", "settlement", "lock_ms", "deadline_ms", "refusals", "given", "throttle_ms",
+                 "_requests", "_is_settled", "_has_taken", "_ended")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.asked = request.decode(SHARE_FETCH_REQUEST)
+        self.held = ShareSession()
+        self.refusals: dict[PartitionName, Exception] = {}       # of partitions that cannot be read
+        self.given: dict[PartitionName, Given] = {}
+        self.lock_ms = self.deadline_ms = self.throttle_ms = 0
+        self._requests: list[int] = []                           # by which the kernel was asked for messages
+        self._is_settled = self._has_taken = self._ended = False
+
+    def begin(self) -> None:
+        """Its turn has come."""
+        asked, session = self.asked, self.request.session
+        try:
+            self.held = begin(self.request, asked, True)
+            for topic in asked.topics:
+                self.held.ask(topic.topic_id.bytes, [partition.partition_index for partition in topic.partitions],
+                              session.config.fetch_max_partitions)
+        except Refused as refusal:
+            self._answer(refusal)
+            return
+        for topic in asked.forgotten_topics_data:
+            self.held.forget(topic.topic_id.bytes, topic.partitions)
+        self.deadline_ms = session.services.now_ms() + max(0, min(asked.max_wait_ms, session.config.fetch_max_wait_ms))
+        self.lock_ms = lock_ms_of(session, asked.group_id)
+        self.settlement = Settlement(session, asked.group_id, self.lock_ms)
+        renews = self.request.version >= FIRST_WITH_RENEWAL and asked.is_renew_ack
+        self.settlement.settle(self.held, asked.topics, renews)
+        if asked.share_session_epoch == CLOSES:
+            give_back(session, asked.group_id, self.held.take_all())
+        self.settlement.when_done(self._on_settled)
+        if asked.share_session_epoch == CLOSES or asked.max_records <= 0 or renews:
+            self._take_nothing()
+        else:
+            self._look()
+
+    # ---- taking
+
+    def _look(self) -> None:
+        """Ask the kernel for messages of each topic; the first that has some gives them. Who holds as many as may be is
+        given none, and waits as long as if there were none."""
+        session = self.request.session
+        count = max(0, min(self.asked.max_records, MAX_HELD - self.held.count))
+        if session.guard.limits_out:
+            room, _ = session.guard.out_room()
+            if not room:
+                session.wake_at(min(self.deadline_ms, session.services.now_ms() + max(1, session.guard.out_wait_ms())),
+                                self._on_timer)
+                return
+            count = min(count, room)
+        reads = False
+        for topic in self._topics():
+            if not count or self._has_taken:
+                break
+            try:
+                number, must_read = session.guard.groups.take((self.asked.group_id, topic.name), count, self.lock_ms,
+                                                              partial(self._on_taken, topic))
+            except (KernelError, Denied) as refusal:
+                self._refuse(topic.uuid, refusal)
+                continue
+            reads |= must_read
+            self._requests.append(number)
+        if self._has_taken:
+            self._end_requests()
+        elif self.refusals or session.stopping:
+            self._take_nothing()
+        else:
+            least_ms = session.services.now_ms() + DISK_MS if reads else 0
+            session.wake_at(max(self.deadline_ms, least_ms), self._take_nothing)
+
+    def _topics(self) -> Iterator[Topic]:
+        """Those that are asked for, in turn; what cannot be read is noted."""
+        for name in self.held.in_turn():
+            try:
+                yield find_by_id(self.request.session, name, CONSUME)
+            except (KernelError, Denied) as refusal:
+                self._refuse(name, refusal)
+
+    def _refuse(self, name: bytes, refusal: Exception) -> None:
+        for partition in self.held.asked.get(name, ()):
+            self.refusals[name, partition] = refusal
+
+    def _on_timer(self) -> None:
+        """A limit may let something out now."""
+        if self.request.session.services.now_ms() >= self.deadline_ms:
+            self._take_nothing()
+        else:
+            self._look()
+
+    def _on_taken(self, topic: Topic, taken: list[Taken], error: KernelError | None) -> None:
+        """The kernel gives messages of one topic. Who has been answered, or was given others, gets none."""
+        if self._ended or self._has_taken:
+            return
+        if error is not None:
+            self._refuse(topic.uuid, error)
+        elif not taken:
+            return                                       # its time was up
+        self._has_taken = True
+        self._give(topic, taken)
+        self._end_requests()
+        self._finish()
+
+    def _give(self, topic: Topic, taken: list[Taken]) -> None:
+        session = self.request.session
+        until_ms = session.services.now_ms() + self.lock_ms
+        by_partition: dict[int, list[Taken]] = {}
+        for each in taken:
+            by_partition.setdefault(each.leased[0][0], []).append(each)
+        number_of = topic.partition_ids().number_of
+        wanted = self.held.asked.get(topic.uuid, ())
+        unwanted: list[str] = []
+        size_bytes = messages = 0
+        for partition_id, mine in by_partition.items():
+            number = number_of(partition_id)
+            if number not in wanted:                     # the topic has grown, and the client does not know it yet
+                unwanted += [each.receipt for each in mine]
+                continue
+            mine.sort(key=lambda each: each.leased[1])
+            name = (topic.uuid, number)
+            for each in mine:
+                self.held.hold(name, each.leased[1], Held(each.receipt, until_ms))
+            self.given[name] = given = Given(records_of([each.leased for each in mine], session.epoch),
+                                             acquired_of([each.leased for each in mine]))
+            size_bytes += len(given.records)
+            messages += len(mine)
+        give_back(session, self.asked.group_id, unwanted)
+        session.flow.messages_out += messages
+        session.flow.bytes_out += size_bytes
+        if messages and session.guard.limits_out:
+            self.throttle_ms = session.guard.hand_out(messages, size_bytes, topic.name, consumers=self.asked.group_id)
+            if self.throttle_ms:
+                session.throttle(self.throttle_ms)
+
+    def _end_requests(self) -> None:
+        """Nothing more is taken."""
+        requests, self._requests = self._requests, []
+        for number in requests:
+            self.request.session.guard.groups.end_request(number)
+
+    def _take_nothing(self) -> None:
+        """There is nothing to take, or no time left."""
+        self._has_taken = True
+        self._end_requests()
+        self._finish()
+
+    # ---- answering
+
+    def _on_settled(self) -> None:
+        self._is_settled = True
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._is_settled and self._has_taken and not self._ended:
+            self._answer(None)
+
+    def _answer(self, refusal: Exception | None) -> None:
+        self._ended = True
+        session = self.request.session
+        session.wake_at(0, None)
+        rows: dict[bytes, list[Row]] = {}
+        if refusal is None:
+            settlement = self.settlement
+            for name in {**self.given, **self.refusals, **settlement.codes}:
+                unread = self.refusals.get(name)
+                given = self.given.get(name, NOTHING)
+                rows.setdefault(name[0], []).append(Row(
+                    partition_index=name[1], error_code=NONE if unread is None else code_of_unread(unread),
+                    error_message=None if unread is None else str(unread),
+                    acknowledge_error_code=settlement.codes.get(name, NONE),
+                    acknowledge_error_message=settlement.texts.get(name),
+                    current_leader=Row(leader_id=NODE_ID, leader_epoch=session.epoch),
+                    records=given.records, acquired_records=given.acquired))
+        self.request.answer(
+            SHARE_FETCH_RESPONSE, throttle_time_ms=self.throttle_ms,
+            error_code=NONE if refusal is None else code_of_refusal(refusal),
+            error_message=None if refusal is None else str(refusal), acquisition_lock_timeout_ms=self.lock_ms,
+            responses=[Row(topic_id=uuid.UUID(bytes=name), partitions=partitions) for name, partitions in rows.items()],
+            node_endpoints=[])
+
+    def end(self) -> None:
+        """The connection is gone."""
+        self._ended = True
+        self._end_requests()
+
+
+def code_of_unread(refusal: Exception) -> int:
+    """Why a partition gives nothing."""
+    if isinstance(refusal, UnknownTopic):
+        return UNKNOWN_TOPIC_ID
+    if isinstance(refusal, Denied):
+        return TOPIC_AUTHORIZATION_FAILED
+    return code_of(refusal)
+
+
+def records_of(messages: list[Leased], leader_epoch: int) -> bytes:
+    """Record batches of one partition's messages: one, unless their offsets are too far apart."""
+    batches: list[bytes] = []
+    begin = 0
+    for at, message in enumerate(messages):
+        if message[1] - messages[begin][1] > MAX_DELTA:
+            batches.append(leased_batch(messages[begin:at], leader_epoch))
+            begin = at
+    return b"".join([*batches, leased_batch(messages[begin:], leader_epoch)])
+
+
+def acquired_of(messages: list[Leased]) -> list[Row]:
+    """Which offsets were given, how many times: stretches that follow one another and were tried as often."""
+    rows: list[Row] = []
+    for _, offset, attempt, *_ in messages:
+        tries = min(attempt, MAX_TRIES)
+        if rows and rows[-1].last_offset == offset - 1 and rows[-1].delivery_count == tries:
+            rows[-1].last_offset = offset
+        else:
+            rows.append(Row(first_offset=offset, last_offset=offset, delivery_count=tries))
+    return rows
+
+
+def fetch(request: Request) -> None:
+    waiting = ShareFetch(request)
+    request.on_turn = waiting.begin
+    request.on_end = waiting.end
+
+
+# ---- ShareAcknowledge
+
+class ShareAcknowledge:
+    """One request until what it settles is durable."""
+
+    __slots__ = ("request", "asked", "settlement")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.asked = request.decode(SHARE_ACKNOWLEDGE_REQUEST)
+
+    def begin(self) -> None:
+        """Its turn has come."""
+        asked, session = self.asked, self.request.session
+        try:
+            held = begin(self.request, asked, False)
+        except Refused as refusal:
+            self._answer(refusal)
+            return
+        self.settlement = Settlement(session, asked.group_id, lock_ms_of(session, asked.group_id))
+        renews = self.request.version >= FIRST_WITH_RENEWAL and asked.is_renew_ack
+        self.settlement.settle(held, asked.topics, renews)
+        if asked.share_session_epoch == CLOSES:
+            give_back(session, asked.group_id, held.take_all())
+        self.settlement.when_done(partial(self._answer, None))
+
+    def _answer(self, refusal: Exception | None) -> None:
+        session = self.request.session
+        rows: dict[bytes, list[Row]] = {}
+        if refusal is None:
+            for name, code in self.settlement.codes.items():
+                rows.setdefault(name[0], []).append(Row(
+                    partition_index=name[1], error_code=code, error_message=self.settlement.texts.get(name),
+                    current_leader=Row(leader_id=NODE_ID, leader_epoch=session.epoch)))
+        self.request.answer(
+            SHARE_ACKNOWLEDGE_RESPONSE, throttle_time_ms=0,
+            error_code=NONE if refusal is None else code_of_refusal(refusal),
+            error_message=None if refusal is None else str(refusal),
+            acquisition_lock_timeout_ms=0 if refusal is not None else self.settlement.lock_ms,
+            responses=[Row(topic_id=uuid.UUID(bytes=name), partitions=partitions) for name, partitions in rows.items()],
+            node_endpoints=[])
+
+
+def acknowledge(request: Request) -> None:
+    request.on_turn = ShareAcknowledge(request).begin
+
+
+SHARE_FETCH = Api(key=78, name="ShareFetch", first_version=1, last_version=2, first_flexible=0, dispatch=fetch,
+                  message=SHARE_FETCH_REQUEST)
+SHARE_ACKNOWLEDGE = Api(key=79, name="ShareAcknowledge", first_version=1, last_version=2, first_flexible=0,
+                        dispatch=acknowledge, message=SHARE_ACKNOWLEDGE_REQUEST)

@@ -1,0 +1,135 @@
+"""Who is in a share group (KIP-932): its members by their ids, what each reads, and when it was last heard of.
+
+Members are known while the hub runs, and forgotten when they are silent: a client whose member nobody knows joins
+again, as Kafka's do. What a group has taken and settled is the kernel's, and lasts. Every member is given every
+partition of its topics: messages are shared out one by one, so nobody needs a partition for himself.
+
+Pure: time is an argument.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from gatehouse.gateways.kafka.error_codes import FENCED_MEMBER_EPOCH, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID
+from gatehouse.gateways.kafka.mapping import Refused
+
+if TYPE_CHECKING:
+    from gatehouse.gateways.contract import Services
+
+MAX_MEMBERS: Final = 20_000              # of all groups: each holds a client id and names of topics
+
+Assignment = tuple[tuple[str, bytes, int], ...]
+"""(name, uuid, how many partitions) of each topic that is there."""
+
+
+class ShareRules(NamedTuple):
+    """What holds for the members of a group."""
+
+    heartbeat_ms: int
+    session_ms: int
+    max_members: int
+
+
+class ShareMember:
+    """One client."""
+
+    __slots__ = ("member_id", "rack", "client_id", "client_host", "topics", "epoch", "epoch_before", "assigned",
+                 "heard_ms")
+
+    def __init__(self, member_id: str, rack: str | None, client_id: str, client_host: str,
+                 topics: frozenset[str]) -> None:
+        self.member_id = member_id
+        self.rack = rack
+        self.client_id = client_id
+        self.client_host = client_host
+        self.topics = topics
+        self.epoch = 0                   # rises with each assignment
+        self.epoch_before = 0            # the one before: its client may not have heard of this one
+        self.assigned: Assignment = ()
+        self.heard_ms = 0
+
+
+class ShareGroup:
+    """The members of one group; the epoch rises with each change of theirs."""
+
+    __slots__ = ("members", "epoch")
+
+    def __init__(self) -> None:
+        self.members: dict[str, ShareMember] = {}
+        self.epoch = 0
+
+    def assign(self, member: ShareMember, assigned: Assignment) -> None:
+        """What the member reads from now on."""
+        self.epoch += 1
+        member.epoch_before, member.epoch = member.epoch, self.epoch
+        member.assigned = assigned
+
+
+class ShareGroups:
+    """All that have members, by tenant and name. One per hub."""
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[str, str], ShareGroup] = {}
+        self._count = 0                  # of members
+
+    @staticmethod
+    def of(services: Services) -> ShareGroups:
+        """Those of the hub."""
+        groups: ShareGroups = services.share(__name__, ShareGroups)
+        return groups
+
+    def get(self, tenant: str, name: str, now_ms: int, rules: ShareRules) -> ShareGroup | None:
+        """A group without those that have been silent for too long; None where it has no members."""
+        group = self._groups.get((tenant, name))
+        if group is None:
+            return None
+        silent = [member for member in group.members.values() if member.heard_ms + rules.session_ms <= now_ms]
+        for member in silent:
+            self.leave(tenant, name, member.member_id)
+        return group if group.members else None
+
+    def join(self, tenant: str, name: str, member: ShareMember, now_ms: int, rules: ShareRules) -> ShareGroup:
+        """A member comes, or comes again under the same id. Raises Refused where there are too many."""
+        group = self.get(tenant, name, now_ms, rules)
+        known = None if group is None else group.members.get(member.member_id)
+        if group is None:
+            group = self._groups[tenant, name] = ShareGroup()
+        if known is None:
+            if len(group.members) >= rules.max_members or self._count >= MAX_MEMBERS:
+                if not group.members:
+                    del self._groups[tenant, name]
+                raise Refused(GROUP_MAX_SIZE_REACHED, f"the group has {len(group.members)} members, as many as may be")
+            self._count += 1
+        else:
+            member.epoch = known.epoch
+        group.members[member.member_id] = member
+        member.heard_ms = now_ms
+        return group
+
+    def find(self, tenant: str, name: str, member_id: str, epoch: int, now_ms: int, rules: ShareRules
+             ) -> tuple[ShareGroup, ShareMember]:
+        """A member that says it is there. Raises Refused where nobody knows it, or not at this epoch."""
+        group = self.get(tenant, name, now_ms, rules)
+        member = None if group is None else group.members.get(member_id)
+        if group is None or member is None:
+            raise Refused(UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {name}.")
+        if epoch not in (member.epoch, member.epoch_before):
+            raise Refused(FENCED_MEMBER_EPOCH, f"the member is at epoch {member.epoch}, not at {epoch}")
+        member.heard_ms = now_ms
+        return group, member
+
+    def leave(self, tenant: str, name: str, member_id: str) -> bool:
+        """A member goes; whether it was there."""
+        group = self._groups.get((tenant, name))
+        if group is None or group.members.pop(member_id, None) is None:
+            return False
+        self._count -= 1
+        group.epoch += 1
+        if not group.members:
+            del self._groups[tenant, name]
+        return True
+
+    def names(self, tenant: str) -> Iterator[str]:
+        """Groups of a tenant that have members, or had some a while ago."""
+        return (name for of, name in self._groups if of == tenant)
