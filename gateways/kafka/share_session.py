@@ -47,9 +47,10 @@ class Held(NamedTuple):
 class ShareSession:
     """One member's."""
 
-    __slots__ = ("epoch", "asked", "held", "count", "turn", "_look_ms")
+    __slots__ = ("epoch", "ended", "asked", "held", "count", "turn", "_look_ms")
 
     def __init__(self) -> None:
+        self.ended = False                                           # nothing more is given to it
         self.epoch = 0                                               # of its newest request
         self.asked: dict[bytes, set[int]] = {}                       # partitions by the uuid of their topic
         self.held: dict[PartitionName, dict[int, Held]] = {}         # by offset
@@ -143,6 +144,11 @@ class ShareSession:
             del self.held[name]
         return receipts
 
+    def end(self) -> list[str]:
+        """Give nothing more to it; the receipts of everything that it held."""
+        self.ended = True
+        return self.take_all()
+
     def take_all(self) -> list[str]:
         """The receipts of everything that is held."""
         receipts = [held.receipt for of in self.held.values() for held in of.values()]
@@ -166,13 +172,14 @@ class ShareSessions:
                 raise Refused(INVALID_SHARE_SESSION_EPOCH, "a session is opened by a fetch")
             if session is None and len(self._sessions) >= MAX_SESSIONS:
                 raise Refused(SHARE_SESSION_LIMIT_REACHED, f"a connection has {MAX_SESSIONS} share sessions at most")
-            old = [] if session is None else session.take_all()
+            old = [] if session is None else session.end()
             session = self._sessions[name] = ShareSession()
             session.epoch = 1
             return session, old
         if session is None:
             raise Refused(SHARE_SESSION_NOT_FOUND, "this connection has no such share session")
         if epoch == CLOSES:
+            session.ended = True
             del self._sessions[name]
         elif epoch != session.epoch:
             raise Refused(INVALID_SHARE_SESSION_EPOCH, f"the session's next request has epoch {session.epoch}")
@@ -183,4 +190,4 @@ class ShareSessions:
     def end(self) -> list[tuple[str, list[str]]]:
         """(group, receipts) of what each member holds: the connection is gone."""
         sessions, self._sessions = self._sessions, {}
-        return [(name[0], receipts) for name, session in sessions.items() if (receipts := session.take_all())]
+        return [(name[0], session.end()) for name, session in sessions.items()]

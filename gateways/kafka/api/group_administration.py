@@ -30,7 +30,7 @@ from gatehouse.gateways.kafka.request import Api, Request, find_topic
 from gatehouse.gateways.kafka.share_members import ShareGroup, ShareGroups
 from gatehouse.kernel.assigned.assigned_values import DescribedGroup, GroupState
 from gatehouse.kernel.errors import KernelError
-from gatehouse.kernel.groups.group_settings import ASSIGNED
+from gatehouse.kernel.groups.group_settings import ASSIGNED, check_name
 from gatehouse.kernel.message import Stored
 
 if TYPE_CHECKING:
@@ -159,6 +159,7 @@ class Deletion:
         row = Row(group_id=name, error_code=NONE)
         self.rows.append(row)
         try:
+            check_name(name, "group")
             require_group(session, Operation.ALTER, name)
             if share_members(session, name) is not None:
                 raise Refused(NON_EMPTY_GROUP, f"Group {name} has members.")

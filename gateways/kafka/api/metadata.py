@@ -5,10 +5,9 @@ Which topics exist shows only to who may publish to them or consume them. Creati
 `auto_create_topics` and the client's own flag, and needs what making a topic by publishing needs: without it a topic
 that is missing is refused as Kafka refuses it, with TOPIC_AUTHORIZATION_FAILED.
 
-A transaction has no coordinator here: Kafka's transactions are not offered. Whoever asks for one is answered
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error at which every client gives up at once and shows the text beside
-it. Told UNSUPPORTED_VERSION, librdkafka goes on asking in silence for as long as its caller lets it. Version 6 adds the
-keys of share groups (KIP-932), which are refused, since those are not offered.
+The node coordinates transactions, too, for whoever may use their name. Who may not is answered
+TRANSACTIONAL_ID_AUTHORIZATION_FAILED, at which every client gives up at once and shows the text beside it. Version 6
+adds the keys of share groups' partitions (KIP-932), which only brokers ask about: those have no coordinator here.
 """
 from __future__ import annotations
 
@@ -169,7 +168,7 @@ def check_key(session: KafkaSession, key: str, key_type: int) -> tuple[int, str 
                     f"{session.principal.name} has not the right `transact` on the group {key!r}")
         return NONE, None
     if key_type == SHARE:
-        return INVALID_REQUEST, "share groups are not offered here, so their partitions have no coordinator"
+        return INVALID_REQUEST, "the partitions of share groups have no coordinator here: any member fetches from any"
     if key_type != GROUP:
         return INVALID_REQUEST, f"coordinator type {key_type} is not known here"
     if not key:

@@ -2,9 +2,9 @@
 of them.
 
 A share group is a leased group of the same name, which HTTP's pop and `$share` take from as well. A fetch first settles
-what it says of earlier messages, then takes some of one of its topics, as many as it has room for, and waits for the
-first where there are none. It is answered when what it settled is durable. The fetch runs when every earlier request of
-its connection has been answered, so a member never has two under way.
+what it says of earlier messages, in steps. When every earlier request of its connection has been answered it takes some
+of one of its topics, as many as it has room for, and waits for the first where there are none. It is answered when what
+it settled is durable.
 
     accept   done               reject   a dead letter, for nobody
     release  ready at once      renew    kept for another lock time
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
-from gatehouse.gateways.kafka.api.membership import code_of_refusal, require_group
+from gatehouse.gateways.kafka.api.membership import require_group
 from gatehouse.gateways.kafka.api.metadata import NODE_ID
 from gatehouse.gateways.kafka.cold import Row
 from gatehouse.gateways.kafka.error_codes import (
@@ -38,7 +38,6 @@ from gatehouse.gateways.kafka.request import Api, Request, find_by_id
 from gatehouse.gateways.kafka.schemas import Field, Message
 from gatehouse.gateways.kafka.share_session import (
     ACCEPT,
-    CLOSES,
     GAP,
     MAX_BATCHES,
     MAX_HELD,
@@ -145,12 +144,13 @@ class Settlement:
         self._pending = 1                                # one more, while the request is gone through
         self._on_done: Callable[[], None] | None = None
 
-    def settle(self, held: ShareSession, asked: list[Any], renews: bool) -> None:
-        """What the request says of each partition's messages."""
+    def settle(self, held: ShareSession, asked: list[Any], renews: bool) -> Iterator[None]:
+        """What the request says of each partition's messages, a partition a step."""
         by_kind: dict[int, list[tuple[PartitionName, str]]] = {}
         until_ms = self.session.services.now_ms() + self.lock_ms
         for topic in asked:
             for partition in topic.partitions:
+                yield
                 if not partition.acknowledgement_batches:
                     continue
                 name = (topic.topic_id.bytes, partition.partition_index)
@@ -269,8 +269,8 @@ NOTHING: Final = Given(b"", [])
 class ShareFetch:
     """One fetch until it is answered."""
 
-    __slots__ = ("request", "asked", "held", "settlement", "lock_ms", "deadline_ms", "refusals", "given", "throttle_ms",
-                 "_requests", "_is_settled", "_has_taken", "_ended")
+    __slots__ = ("request", "asked", "held", "settlement", "lock_ms", "renews", "deadline_ms", "refusals", "given",
+                 "throttle_ms", "_requests", "_is_settled", "_has_taken", "_ended")
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -278,12 +278,13 @@ class ShareFetch:
         self.held = ShareSession()
         self.refusals: dict[PartitionName, Exception] = {}       # of partitions that cannot be read
         self.given: dict[PartitionName, Given] = {}
+        self.renews = request.version >= FIRST_WITH_RENEWAL and self.asked.is_renew_ack
         self.lock_ms = self.deadline_ms = self.throttle_ms = 0
         self._requests: list[int] = []                           # by which the kernel was asked for messages
         self._is_settled = self._has_taken = self._ended = False
 
-    def begin(self) -> None:
-        """Its turn has come."""
+    def settle(self) -> Iterator[None]:
+        """What comes first; then it waits for its turn."""
         asked, session = self.asked, self.request.session
         try:
             self.held = begin(self.request, asked, True)
@@ -295,15 +296,19 @@ class ShareFetch:
             return
         for topic in asked.forgotten_topics_data:
             self.held.forget(topic.topic_id.bytes, topic.partitions)
-        self.deadline_ms = session.services.now_ms() + max(0, min(asked.max_wait_ms, session.config.fetch_max_wait_ms))
         self.lock_ms = lock_ms_of(session, asked.group_id)
         self.settlement = Settlement(session, asked.group_id, self.lock_ms)
-        renews = self.request.version >= FIRST_WITH_RENEWAL and asked.is_renew_ack
-        self.settlement.settle(self.held, asked.topics, renews)
-        if asked.share_session_epoch == CLOSES:
+        yield from self.settlement.settle(self.held, asked.topics, self.renews)
+        if self.held.ended:
             give_back(session, asked.group_id, self.held.take_all())
         self.settlement.when_done(self._on_settled)
-        if asked.share_session_epoch == CLOSES or asked.max_records <= 0 or renews:
+        self.request.on_turn = self.begin
+
+    def begin(self) -> None:
+        """Its turn has come."""
+        asked, session = self.asked, self.request.session
+        self.deadline_ms = session.services.now_ms() + max(0, min(asked.max_wait_ms, session.config.fetch_max_wait_ms))
+        if self.held.ended or asked.max_records <= 0 or self.renews:
             self._take_nothing()
         else:
             self._look()
@@ -386,7 +391,7 @@ class ShareFetch:
         size_bytes = messages = 0
         for partition_id, mine in by_partition.items():
             number = number_of(partition_id)
-            if number not in wanted:                     # the topic has grown, and the client does not know it yet
+            if number not in wanted or self.held.ended:  # the topic has grown, and the client does not know it yet
                 unwanted += [each.receipt for each in mine]
                 continue
             mine.sort(key=lambda each: each.leased[1])
@@ -427,7 +432,7 @@ class ShareFetch:
         if self._is_settled and self._has_taken and not self._ended:
             self._answer(None)
 
-    def _answer(self, refusal: Exception | None) -> None:
+    def _answer(self, refusal: Refused | None) -> None:
         self._ended = True
         session = self.request.session
         session.wake_at(0, None)
@@ -446,7 +451,7 @@ class ShareFetch:
                     records=given.records, acquired_records=given.acquired))
         self.request.answer(
             SHARE_FETCH_RESPONSE, throttle_time_ms=self.throttle_ms,
-            error_code=NONE if refusal is None else code_of_refusal(refusal),
+            error_code=NONE if refusal is None else refusal.code,
             error_message=None if refusal is None else str(refusal), acquisition_lock_timeout_ms=self.lock_ms,
             responses=[Row(topic_id=uuid.UUID(bytes=name), partitions=partitions) for name, partitions in rows.items()],
             node_endpoints=[])
@@ -489,57 +494,40 @@ def acquired_of(messages: list[Leased]) -> list[Row]:
     return rows
 
 
-def fetch(request: Request) -> None:
+def fetch(request: Request) -> Iterator[None]:
     waiting = ShareFetch(request)
-    request.on_turn = waiting.begin
     request.on_end = waiting.end
+    return waiting.settle()
 
 
 # ---- ShareAcknowledge
 
-class ShareAcknowledge:
-    """One request until what it settles is durable."""
-
-    __slots__ = ("request", "asked", "settlement")
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self.asked = request.decode(SHARE_ACKNOWLEDGE_REQUEST)
-
-    def begin(self) -> None:
-        """Its turn has come."""
-        asked, session = self.asked, self.request.session
-        try:
-            held = begin(self.request, asked, False)
-        except Refused as refusal:
-            self._answer(refusal)
-            return
-        self.settlement = Settlement(session, asked.group_id, lock_ms_of(session, asked.group_id))
-        renews = self.request.version >= FIRST_WITH_RENEWAL and asked.is_renew_ack
-        self.settlement.settle(held, asked.topics, renews)
-        if asked.share_session_epoch == CLOSES:
-            give_back(session, asked.group_id, held.take_all())
-        self.settlement.when_done(partial(self._answer, None))
-
-    def _answer(self, refusal: Exception | None) -> None:
-        session = self.request.session
-        rows: dict[bytes, list[Row]] = {}
-        if refusal is None:
-            for name, code in self.settlement.codes.items():
-                rows.setdefault(name[0], []).append(Row(
-                    partition_index=name[1], error_code=code, error_message=self.settlement.texts.get(name),
-                    current_leader=Row(leader_id=NODE_ID, leader_epoch=session.epoch)))
-        self.request.answer(
-            SHARE_ACKNOWLEDGE_RESPONSE, throttle_time_ms=0,
-            error_code=NONE if refusal is None else code_of_refusal(refusal),
-            error_message=None if refusal is None else str(refusal),
-            acquisition_lock_timeout_ms=0 if refusal is not None else self.settlement.lock_ms,
-            responses=[Row(topic_id=uuid.UUID(bytes=name), partitions=partitions) for name, partitions in rows.items()],
-            node_endpoints=[])
+def acknowledge(request: Request) -> Iterator[None]:
+    asked, session = request.decode(SHARE_ACKNOWLEDGE_REQUEST), request.session
+    try:
+        held = begin(request, asked, False)
+    except Refused as refusal:
+        request.answer(SHARE_ACKNOWLEDGE_RESPONSE, throttle_time_ms=0, error_code=refusal.code,
+                       error_message=str(refusal), acquisition_lock_timeout_ms=0, responses=[], node_endpoints=[])
+        return
+    settlement = Settlement(session, asked.group_id, lock_ms_of(session, asked.group_id))
+    renews = request.version >= FIRST_WITH_RENEWAL and asked.is_renew_ack
+    yield from settlement.settle(held, asked.topics, renews)
+    if held.ended:
+        give_back(session, asked.group_id, held.take_all())
+    settlement.when_done(partial(answer_acknowledge, request, settlement))
 
 
-def acknowledge(request: Request) -> None:
-    request.on_turn = ShareAcknowledge(request).begin
+def answer_acknowledge(request: Request, settlement: Settlement) -> None:
+    rows: dict[bytes, list[Row]] = {}
+    for name, code in settlement.codes.items():
+        rows.setdefault(name[0], []).append(Row(
+            partition_index=name[1], error_code=code, error_message=settlement.texts.get(name),
+            current_leader=Row(leader_id=NODE_ID, leader_epoch=request.session.epoch)))
+    request.answer(
+        SHARE_ACKNOWLEDGE_RESPONSE, throttle_time_ms=0, error_code=NONE, error_message=None,
+        acquisition_lock_timeout_ms=settlement.lock_ms, node_endpoints=[],
+        responses=[Row(topic_id=uuid.UUID(bytes=name), partitions=partitions) for name, partitions in rows.items()])
 
 
 SHARE_FETCH = Api(key=78, name="ShareFetch", first_version=1, last_version=2, first_flexible=0, dispatch=fetch,

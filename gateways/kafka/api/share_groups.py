@@ -11,7 +11,7 @@ https://kafka.apache.org/protocol#protocol_api_keys (76, 77, 90, 91), KIP-932, K
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,6 +40,7 @@ from gatehouse.gateways.kafka.mapping import Refused, code_of
 from gatehouse.gateways.kafka.request import Api, Request, find_topic
 from gatehouse.gateways.kafka.schemas import Field, Message
 from gatehouse.gateways.kafka.share_members import Assignment, ShareGroup, ShareGroups, ShareMember
+from gatehouse.gateways.kafka.share_session import MAX_TOPICS
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.group_settings import ASSIGNED, check_name
 
@@ -111,7 +112,7 @@ NOBODY_YET: Final = -1                   # an offset, where nothing of the parti
 
 # ---- ShareGroupHeartbeat
 
-def beat(request: Request) -> None:
+def beat(request: Request) -> Iterator[None]:
     asked, session = request.decode(SHARE_GROUP_HEARTBEAT_REQUEST), request.session
     rules = GroupConfigs.of(session.services).share_rules(session.principal.tenant, asked.group_id, session.config)
     try:
@@ -123,7 +124,7 @@ def beat(request: Request) -> None:
             epoch, assigned = LEAVES, None
         else:
             require_topics(session, asked.subscribed_topic_names or ())
-            epoch, assigned = beat_of(session, asked)
+            epoch, assigned = yield from beat_of(session, asked)
     except (KernelError, Refused, Denied) as refusal:
         code = code_of(refusal) if isinstance(refusal, Denied) else code_of_refusal(refusal)
         request.answer(SHARE_GROUP_HEARTBEAT_RESPONSE, throttle_time_ms=0, error_code=code, error_message=str(refusal),
@@ -147,13 +148,15 @@ def check_heartbeat(asked: Any) -> None:
         text = f"{asked.member_epoch} is no member epoch"
     elif asked.member_epoch == JOINS and not asked.subscribed_topic_names:
         text = "who joins says what it subscribes to"
+    elif len(asked.subscribed_topic_names or ()) > MAX_TOPICS:
+        text = f"a member subscribes to {MAX_TOPICS} topics at most"
     if text:
         raise Refused(INVALID_REQUEST, text)
 
 
-def beat_of(session: KafkaSession, asked: Any) -> tuple[int, Assignment | None]:
-    """The member's epoch, and its partitions where they have changed. Raises Refused, Denied, and what the kernel
-    refuses."""
+def beat_of(session: KafkaSession, asked: Any) -> Generator[None, None, tuple[int, Assignment | None]]:
+    """The member's epoch, and its partitions where they have changed, in steps. Raises Refused, Denied, and what the
+    kernel refuses."""
     groups, tenant, name = ShareGroups.of(session.services), session.principal.tenant, asked.group_id
     now_ms, rules = session.services.now_ms(), GroupConfigs.of(session.services).share_rules(
         tenant, name, session.config)
@@ -163,11 +166,11 @@ def beat_of(session: KafkaSession, asked: Any) -> tuple[int, Assignment | None]:
         require_no_other_kind(session, name)
         member = ShareMember(asked.member_id, asked.rack_id, session.client_id, client_host(session),
                              names or frozenset())
-        assigned = assignment_of(session, name, member.topics)
+        assigned = yield from assignment_of(session, name, member.topics)
         group = groups.join(tenant, name, member, now_ms, rules)
     else:
         group, member = groups.find(tenant, name, asked.member_id, asked.member_epoch, now_ms, rules)
-        assigned = assignment_of(session, name, member.topics if names is None else names)
+        assigned = yield from assignment_of(session, name, member.topics if names is None else names)
         if names is not None:
             member.topics = names
         if assigned == member.assigned:
@@ -176,16 +179,20 @@ def beat_of(session: KafkaSession, asked: Any) -> tuple[int, Assignment | None]:
     return member.epoch, assigned
 
 
-def assignment_of(session: KafkaSession, group: str, names: frozenset[str]) -> Assignment:
-    """What there is of these topics, and the client may read; from each of them the group takes from now on."""
+def assignment_of(session: KafkaSession, group: str, names: frozenset[str]) -> Generator[None, None, Assignment]:
+    """What there is of these topics, and the client may read; from each of them the group takes from now on. A topic a
+    step."""
     tenant = session.principal.tenant
     configs = GroupConfigs.of(session.services).get(tenant, group)
     start = configs.get(SHARE_RESET, default_of_group(SHARE_RESET, session.config))
-    topics = [topic for name in sorted(names) if (topic := session.kernel.topic(name, tenant)) is not None
-              and session.admission.may_topic(session.principal, Operation.CONSUME, name)]
-    for topic in topics:
-        session.guard.groups.open(group, topic.name, start)
-    return tuple((topic.name, topic.uuid, topic.partitions) for topic in topics)
+    assigned = []
+    for name in sorted(names):
+        yield
+        topic = session.kernel.topic(name, tenant)
+        if topic is not None and session.admission.may_topic(session.principal, Operation.CONSUME, name):
+            session.guard.groups.open(group, name, start)
+            assigned.append((name, topic.uuid, topic.partitions))
+    return tuple(assigned)
 
 
 # ---- ShareGroupDescribe

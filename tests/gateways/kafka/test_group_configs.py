@@ -32,12 +32,15 @@ def set_group(peer: Peer, *steps: tuple[int, str, str | None], **fields: Any) ->
 
 def test_settings_of_a_group_are_the_doors_until_they_are_set() -> None:
     peer = consumer()
-    assert described(peer) == {"error": 0, HEARTBEAT: ("3000", 4), SESSION: ("45000", 4)}
+    of_share = {"share.heartbeat.interval.ms": ("5000", 4), "share.session.timeout.ms": ("45000", 4),
+                "share.record.lock.duration.ms": ("30000", 4), "share.auto.offset.reset": ("latest", 4),
+                "share.isolation.level": ("read_uncommitted", 4)}
+    assert described(peer) == {"error": 0, HEARTBEAT: ("3000", 4), SESSION: ("45000", 4), **of_share}
     assert beat(peer, **JOINING).interval_ms == 3_000
     assert set_group(peer, (SET, HEARTBEAT, "700"), (SET, SESSION, "5000"), validate_only=True) == 0
     assert beat(peer, epoch=1).interval_ms == 3_000
     assert set_group(peer, (SET, HEARTBEAT, "700"), (SET, SESSION, "5000")) == 0
-    assert described(peer) == {"error": 0, HEARTBEAT: ("700", 8), SESSION: ("5000", 8)}
+    assert described(peer) == {"error": 0, HEARTBEAT: ("700", 8), SESSION: ("5000", 8), **of_share}
     assert beat(peer, epoch=1).interval_ms == 700
     peer.kernel.pass_time(5_000)
     assert beat(peer, epoch=1).error == 25                                     # it was silent for too long
@@ -57,7 +60,9 @@ def test_a_change_waits_for_the_disk() -> None:
 @pytest.mark.parametrize(("steps", "error"), [
     ([(SET, "retention.ms", "5")], 40), ([(SET, HEARTBEAT, "x")], 40), ([(SET, HEARTBEAT, "0")], 40),
     ([(SET, HEARTBEAT, None)], 40), ([(SET, HEARTBEAT, "45000")], 40), ([(SET, SESSION, "99999999999")], 40),
-    ([(DELETE, "unknown", None)], 40), ([(APPEND, HEARTBEAT, "5")], 40), ([(SET, "share.isolation.level", "x")], 40)])
+    ([(DELETE, "unknown", None)], 40), ([(APPEND, HEARTBEAT, "5")], 40), ([(SET, "share.isolation.level", "x")], 40),
+    ([(SET, "share.auto.offset.reset", "by_duration:PT1H")], 40), ([(SET, "share.heartbeat.interval.ms", "45000")], 40),
+    ([(SET, "share.delivery.count.limit", "7")], 40)])
 def test_what_is_not_offered_is_refused(steps: list[tuple[int, str, str | None]], error: int) -> None:
     peer = consumer()
     assert set_group(peer, *steps) == error and not peer.kernel.kept

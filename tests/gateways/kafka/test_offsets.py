@@ -100,8 +100,8 @@ def test_an_offset_that_a_transaction_moves_is_not_given_to_who_wants_it_to_stay
         assert (moved.error_code, moved.committed_offset) == expected
 
 
-def test_a_share_group_is_refused_in_words() -> None:
-    assert "share groups are not offered here" in find(Peer(), 6, "g:topic:0", 2).error_message
+def test_a_partition_of_a_share_group_is_refused_in_words() -> None:
+    assert "share groups have no coordinator here" in find(Peer(), 6, "g:topic:0", 2).error_message
 
 
 def test_a_coordinator_takes_the_right_to_consume_with_the_group() -> None:

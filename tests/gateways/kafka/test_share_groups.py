@@ -1,0 +1,611 @@
+"""Share groups (KIP-932) with the real kernel: members, what they are given, and what becomes of it."""
+from __future__ import annotations
+
+import struct
+import uuid
+from io import BytesIO
+from types import SimpleNamespace as Row
+from typing import Any
+
+import pytest
+from kafka.record import MemoryRecords
+
+from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.kafka import GATEWAY
+from gatehouse.gateways.kafka.api import APIS, share_fetch, share_groups
+from gatehouse.gateways.kafka.kept_configs import GroupConfigs
+from gatehouse.gateways.kafka.share_members import ShareGroups, ShareMember, ShareRules
+from gatehouse.gateways.kafka.share_session import MAX_HELD, MAX_SESSIONS, MAX_TOPICS, Held, ShareSession, ShareSessions
+from gatehouse.gateways.kit import FakeHub
+from gatehouse.kernel.groups.group_settings import GroupSettings
+from gatehouse.kernel.log.log import LogFull
+from gatehouse.kernel.message import Message, Stored
+from gatehouse.kernel.records.batch import encode_headers
+
+GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
+MEMBER = "AAAAAAAAAAAAAAAAAAAAAA"
+RESPONSES = {76: share_groups.SHARE_GROUP_HEARTBEAT_RESPONSE, 77: share_groups.SHARE_GROUP_DESCRIBE_RESPONSE,
+             78: share_fetch.SHARE_FETCH_RESPONSE, 79: share_fetch.SHARE_ACKNOWLEDGE_RESPONSE,
+             90: share_groups.DESCRIBE_OFFSETS_RESPONSE, 91: share_groups.ALTER_OFFSETS_RESPONSE}
+
+
+class Rig:
+    """A hub with a topic of two partitions, and clients of it."""
+
+    def __init__(self, decision: Any = None, **config: Any) -> None:
+        self.hub = FakeHub(decision=decision)
+        self.config = GATEWAY.config(**config)
+        self.topic = self.hub.kernel.create_topic("jobs", partitions=2)
+        self.hub.kernel.flush()
+
+    def connect(self) -> Client:
+        return Client(self)
+
+    def publish(self, count: int, partition: int = 0, topic: str = "jobs", headers: Any = ()) -> None:
+        """So many messages into one partition."""
+        found = self.hub.kernel.topic(topic)
+        assert found is not None
+        for at in range(count):
+            placement = self.hub.kernel.place_in(topic, b"k", partition=partition)
+            message: Message = (placement, b"v%d" % at, encode_headers(list(headers)), 0, 0)
+            self.hub.kernel.append([message], None)
+        self.hub.kernel.flush()
+
+
+class Client:
+    """One connection; requests and answers by their schemas."""
+
+    def __init__(self, rig: Rig) -> None:
+        self.rig = rig
+        self.session, self.link = rig.hub.open(GATEWAY, rig.config)
+        self.correlation = 0
+        self.epoch = 0
+
+    def send(self, key: int, version: int | None = None, **fields: Any) -> None:
+        api = APIS[key]
+        version = api.last_version if version is None else version
+        self.correlation += 1
+        body = api.message(version=version, **fields).encode(version)
+        head = struct.pack(">hhih", key, version, self.correlation, 1) + b"c" + b"\0"
+        self.session.handle_data(struct.pack(">i", len(head) + len(body)) + head + body)
+
+    def answers(self, key: int, version: int | None = None) -> list[Any]:
+        """What has come since, each an answer to such a request."""
+        written, rows = self.link.take(), []
+        while written:
+            size, = struct.unpack_from(">i", written)
+            frame, written = written[4:4 + size], written[4 + size:]
+            data = BytesIO(frame[5:])
+            struct_of = RESPONSES[key]._struct
+            rows.append(struct_of.decode(data, version=APIS[key].last_version if version is None else version,
+                                         compact=True, tagged=True, data_class=lambda version, **fields: fields))
+            assert not data.read()
+        return rows
+
+    def ask(self, key: int, version: int | None = None, wait_ms: int = 0, **fields: Any) -> Any:
+        """The answer, which may take a while, and the disk."""
+        self.send(key, version, **fields)
+        rows = self.answers(key, version)
+        for _ in range(6):
+            if rows:
+                break
+            self.rig.hub.kernel.flush()
+            self.rig.hub.advance(1 + wait_ms // 4)
+            rows = self.answers(key, version)
+        assert len(rows) == 1, "one answer"
+        return rows[0]
+
+    def beat(self, epoch: int = 0, topics: list[str] | None = None, member: str = MEMBER, group: str = "g",
+             rack: str | None = None) -> Any:
+        return self.ask(76, group_id=group, member_id=member, member_epoch=epoch, rack_id=rack,
+                        subscribed_topic_names=topics)
+
+    def fetching(self, acks: dict[int, list[tuple[int, int, list[int]]]] | None = None, *, epoch: int | None = None,
+                 most: int = 500, max_wait_ms: int = 0, group: str = "g", member: str = MEMBER, renews: bool = False,
+                 partitions: tuple[int, ...] = (0, 1), topic: bytes | None = None,
+                 forgotten: list[int] | None = None) -> dict[str, Any]:
+        """The fields of a fetch; `acks` are (first, last, types) by partition."""
+        if epoch is None:
+            epoch, self.epoch = self.epoch, self.epoch + 1
+        topic_id = uuid.UUID(bytes=topic or self.rig.topic.uuid)
+        return {"group_id": group, "member_id": member, "share_session_epoch": epoch, "max_wait_ms": max_wait_ms,
+                "min_bytes": 1, "max_bytes": 1 << 20, "max_records": most, "batch_size": most, "share_acquire_mode": 0,
+                "is_renew_ack": renews, "topics": [Row(topic_id=topic_id, partitions=[
+                    Row(partition_index=number, acknowledgement_batches=batches_of((acks or {}).get(number, [])))
+                    for number in partitions])],
+                "forgotten_topics_data": [] if forgotten is None else [Row(topic_id=topic_id, partitions=forgotten)]}
+
+    def fetch(self, acks: Any = None, **options: Any) -> Any:
+        return self.ask(78, wait_ms=options.get("max_wait_ms", 0) + 1000, **self.fetching(acks, **options))
+
+    def acknowledge(self, acks: dict[int, list[tuple[int, int, list[int]]]], *, epoch: int | None = None,
+                    renews: bool = False, group: str = "g") -> Any:
+        fields = self.fetching(acks, epoch=epoch, renews=renews, group=group, partitions=tuple(acks))
+        return self.ask(79, **{name: fields[name] for name in (
+            "group_id", "member_id", "share_session_epoch", "is_renew_ack", "topics")})
+
+
+def batches_of(acks: list[tuple[int, int, list[int]]]) -> list[Row]:
+    return [Row(first_offset=first, last_offset=last, acknowledge_types=types) for first, last, types in acks]
+
+
+def rows_of(answer: Any) -> dict[int, Any]:
+    """The partitions of an answer about one topic."""
+    assert answer["error_code"] == 0, answer["error_message"]
+    return {row["partition_index"]: row for topic in answer["responses"] for row in topic["partitions"]}
+
+
+def values_of(row: Any) -> list[bytes]:
+    return [record.value for record in records_in(row)]
+
+
+def records_in(row: Any) -> list[Any]:
+    """By kafka-python's reader."""
+    batches = MemoryRecords(row["records"])
+    records = []
+    while (batch := batches.next_batch()) is not None:
+        assert batch.validate_crc()
+        records += batch
+    assert [record.offset for record in records] == [offset for first, last, _ in acquired(row)
+                                                     for offset in range(first, last + 1)]
+    return records
+
+
+def acquired(row: Any) -> list[tuple[int, int, int]]:
+    return [(each["first_offset"], each["last_offset"], each["delivery_count"]) for each in row["acquired_records"]]
+
+
+def joined(rig: Rig, topics: tuple[str, ...] = ("jobs",)) -> Client:
+    client = rig.connect()
+    assert client.beat(0, list(topics))["error_code"] == 0
+    return client
+
+
+# ---- members
+
+def test_a_member_is_given_every_partition_and_hears_of_changes() -> None:
+    rig = Rig()
+    client = rig.connect()
+    answer = client.beat(0, ["jobs", "later"])
+    assert answer["member_id"] == MEMBER and answer["heartbeat_interval_ms"] == 5_000
+    assert [(row["topic_id"], row["partitions"]) for row in answer["assignment"]["topic_partitions"]] \
+        == [(uuid.UUID(bytes=rig.topic.uuid), [0, 1])]
+    epoch = answer["member_epoch"]
+    assert epoch > 0
+    assert client.beat(epoch)["assignment"] is None
+    rig.hub.kernel.create_topic("later", partitions=1)
+    rig.hub.kernel.flush()
+    again = client.beat(epoch)
+    assert again["member_epoch"] > epoch
+    assert len(again["assignment"]["topic_partitions"]) == 2
+    assert len(client.beat(epoch)["assignment"]["topic_partitions"]) == 2, "the answer may have been lost"
+    assert client.beat(again["member_epoch"], ["jobs"])["assignment"]["topic_partitions"][0]["partitions"] == [0, 1]
+
+
+@pytest.mark.parametrize(("fields", "code"), [
+    ({"member": ""}, 42), ({"group": ""}, 42), ({"epoch": -2}, 42), ({"topics": []}, 42), ({"topics": None}, 42),
+    ({"topics": ["t"] * 1_001}, 42), ({"rack": ""}, 42), ({"member": "m" * 256}, 42),
+    ({"rack": "r" * 256}, 42), ({"group": "g" * 256}, 24), ({"epoch": 3}, 25), ({"epoch": -1}, 25)])
+def test_what_no_member_says_is_refused(fields: dict[str, Any], code: int) -> None:
+    asked: dict[str, Any] = {"epoch": 0, "topics": ["jobs"], **fields}
+    answer = Rig().connect().beat(**asked)
+    assert answer["error_code"] == code and answer["error_message"]
+    assert answer["assignment"] is None
+
+
+def test_an_epoch_that_nobody_was_given_is_fenced() -> None:
+    client = joined(Rig())
+    assert client.beat(99)["error_code"] == 110
+
+
+def test_a_silent_member_is_forgotten_and_joins_again() -> None:
+    rig = Rig(group_share_session_timeout_ms=1_000, group_share_heartbeat_interval_ms=100)
+    client = rig.connect()
+    epoch = client.beat(0, ["jobs"])["member_epoch"]
+    rig.hub.advance(900)
+    assert client.beat(epoch)["error_code"] == 0
+    rig.hub.advance(1_000)
+    assert client.beat(epoch)["error_code"] == 25
+    assert client.beat(0, ["jobs"])["error_code"] == 0
+
+
+def test_a_member_leaves() -> None:
+    rig = Rig()
+    client = joined(rig)
+    assert client.beat(-1)["member_epoch"] == -1
+    assert client.beat(-1)["error_code"] == 25
+    assert client.ask(77, group_ids=["g"], include_authorized_operations=True)["groups"][0]["group_state"] == "Empty"
+
+
+def test_there_are_so_many_members_and_no_more() -> None:
+    rig = Rig(group_max_size=2)
+    for number in range(2):
+        assert rig.connect().beat(0, ["jobs"], member=f"m{number}")["error_code"] == 0
+    assert rig.connect().beat(0, ["jobs"], member="m2")["error_code"] == 81
+    assert rig.connect().beat(0, ["jobs"], member="m1")["error_code"] == 0, "that one is there already"
+
+
+def test_members_of_all_groups_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    groups, rules = ShareGroups(), ShareRules(5_000, 45_000, 1_000)
+    monkeypatch.setattr("gatehouse.gateways.kafka.share_members.MAX_MEMBERS", 2)
+
+    def join(group: str, member: str) -> None:
+        groups.join("/", group, ShareMember(member, None, "c", "h", frozenset()), 0, rules)
+
+    join("a", "m")
+    join("b", "m")
+    with pytest.raises(Exception, match="as many as may be"):
+        join("c", "m")
+    assert set(groups.names("/")) == {"a", "b"}
+    assert groups.leave("/", "a", "m")
+    join("c", "m")
+
+
+def test_a_group_of_another_kind_has_no_share_members() -> None:
+    rig = Rig()
+    rig.hub.kernel.groups.define("g", GroupSettings(kind="assigned"))
+    rig.hub.kernel.flush()
+    client = rig.connect()
+    assert client.beat(0, ["jobs"])["error_code"] == 69
+    assert rows_of(client.fetch())[0]["error_code"] == 69
+
+
+def test_rights_to_the_group_and_the_topic_are_asked_for() -> None:
+    def decision(principal: Any, operation: Operation, name: str) -> bool:
+        return name in ("g", "jobs")
+
+    rig = Rig(decision)
+    rig.hub.kernel.create_topic("secret", partitions=1)
+    rig.hub.kernel.flush()
+    client = rig.connect()
+    assert client.beat(0, ["jobs"], group="theirs")["error_code"] == 30
+    assert client.beat(0, ["secret"])["error_code"] == 29
+    assert client.fetch(group="theirs", epoch=0)["error_code"] == 30
+    secret = rig.hub.kernel.topic("secret")
+    assert secret is not None
+    row = rows_of(client.fetch(topic=secret.uuid, partitions=(0,)))[0]
+    assert row["error_code"] == 29 and not row["records"]
+
+
+# ---- messages
+
+def test_a_new_group_begins_with_what_comes_from_now_on() -> None:
+    rig = Rig()
+    rig.publish(3)
+    client = joined(rig)
+    rig.publish(2)
+    row = rows_of(client.fetch())[0]
+    assert acquired(row) == [(3, 4, 1)]
+    assert values_of(row) == [b"v0", b"v1"]
+
+
+def test_a_setting_of_the_group_has_it_begin_with_everything() -> None:
+    rig = Rig()
+    rig.publish(3)
+    client = rig.connect()
+    GroupConfigs.of(rig.hub.services).put("/", "g", {"share.auto.offset.reset": "earliest"}, Ignoring(), None)
+    rig.hub.kernel.flush()
+    client.beat(0, ["jobs"])
+    assert acquired(rows_of(client.fetch())[0]) == [(0, 2, 1)]
+
+
+class Ignoring:
+    def on_stored(self, stored: list[Stored]) -> None:
+        pass
+
+
+def test_two_members_share_one_partition() -> None:
+    rig = Rig()
+    one, two = joined(rig), joined(rig)
+    rig.publish(10)
+    first, second = rows_of(one.fetch(most=4))[0], rows_of(two.fetch(most=500, member="two"))[0]
+    assert acquired(first) == [(0, 3, 1)]
+    assert acquired(second) == [(4, 9, 1)]
+
+
+def test_what_is_settled_is_gone_and_what_is_released_comes_again() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(6)
+    client.fetch()
+    row = rows_of(client.fetch({0: [(0, 1, [ACCEPT]), (2, 4, [RELEASE, REJECT, ACCEPT]), (5, 5, [RELEASE])]}))[0]
+    assert (row["error_code"], row["acknowledge_error_code"]) == (0, 0)
+    assert acquired(row) == [(2, 2, 2), (5, 5, 2)]
+    assert values_of(row) == [b"v2", b"v5"]
+    done = rows_of(client.acknowledge({0: [(2, 2, [ACCEPT]), (3, 4, [GAP]), (5, 5, [ACCEPT])]}))[0]
+    assert done["error_code"] == 0, "a gap is where nothing is"
+    counts = rig.hub.kernel.groups.group("g", "jobs").counts()
+    assert (counts.leased, counts.ready) == (0, 0)
+    letters = rig.hub.kernel.groups.queue("$dead-letters/g")
+    assert letters is not None and rig.hub.kernel.groups.ready(letters) == 1
+
+
+def test_what_is_not_held_is_not_settled() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(4)
+    client.fetch(most=2)
+    for acks, code in (([(0, 2, [ACCEPT])], 121), ([(0, 1, [ACCEPT]), (1, 1, [ACCEPT])], 42), ([(1, 0, [ACCEPT])], 42),
+                       ([(-1, 0, [ACCEPT])], 42), ([(0, 1, [])], 42), ([(0, 1, [1, 1, 1])], 42), ([(0, 1, [5])], 42),
+                       ([(0, 1, [RENEW])], 42), ([(0, 1 << 62, [ACCEPT])], 121), ([(0, 2, [1, 1, 1])], 121)):
+        row = rows_of(client.acknowledge({0: acks}))[0]
+        assert row["error_code"] == code and row["error_message"], acks
+    assert rows_of(client.acknowledge({0: [(0, 1, [ACCEPT])]}))[0]["error_code"] == 0, "nothing was taken by these"
+    assert rows_of(client.acknowledge({0: [(0, 1, [ACCEPT])]}))[0]["error_code"] == 121, "once"
+
+
+def test_a_message_is_kept_on_by_renewal_and_lost_without() -> None:
+    rig = Rig()
+    one, two = joined(rig), joined(rig)
+    rig.publish(2)
+    assert one.fetch()["acquisition_lock_timeout_ms"] == 30_000
+    rig.hub.advance(20_000)
+    row = rows_of(one.fetch({0: [(0, 0, [RENEW])]}, renews=True))[0]
+    assert (row["acknowledge_error_code"], acquired(row)) == (0, [])
+    rig.hub.advance(15_000)
+    given = rows_of(two.fetch(member="two"))[0]
+    assert acquired(given) == [(1, 1, 2)], "its retry was due a second after"
+    assert rows_of(one.acknowledge({0: [(1, 1, [ACCEPT])]}))[0]["error_code"] == 121
+    assert rows_of(one.acknowledge({0: [(0, 0, [ACCEPT])]}))[0]["error_code"] == 0
+
+
+def test_the_lock_time_is_that_of_the_group_or_as_a_client_has_set_it() -> None:
+    rig = Rig()
+    rig.hub.kernel.groups.define("g", GroupSettings(invisible_ms=7_000))
+    client = joined(rig)
+    rig.publish(1)
+    assert client.fetch()["acquisition_lock_timeout_ms"] == 7_000
+    GroupConfigs.of(rig.hub.services).put("/", "g", {"share.record.lock.duration.ms": "1234"}, Ignoring(), None)
+    rig.hub.kernel.flush()
+    assert client.acknowledge({0: [(0, 0, [ACCEPT])]})["acquisition_lock_timeout_ms"] == 1_234
+
+
+def test_a_fetch_waits_for_the_first_message() -> None:
+    rig = Rig()
+    client = joined(rig)
+    client.send(78, **client.fetching(max_wait_ms=10_000))
+    rig.hub.advance(5_000)
+    assert not client.answers(78)
+    rig.publish(1, partition=1)
+    rig.hub.advance(1)
+    answer, = client.answers(78)
+    assert acquired(rows_of(answer)[1]) == [(0, 0, 1)]
+
+
+def test_a_fetch_that_finds_nothing_is_answered_in_time() -> None:
+    rig = Rig()
+    client = joined(rig)
+    client.send(78, **client.fetching(max_wait_ms=1_000))
+    rig.hub.advance(999)
+    assert not client.answers(78)
+    rig.hub.advance(2)
+    answer, = client.answers(78)
+    assert rows_of(answer) == {}
+    rig.publish(1)
+    assert acquired(rows_of(client.fetch())[0]) == [(0, 0, 1)], "the one before has taken nothing since"
+
+
+def test_a_fetch_that_is_to_take_nothing_settles_alone() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(3)
+    client.fetch(most=1)
+    row = rows_of(client.fetch({0: [(0, 0, [ACCEPT])]}, most=0))[0]
+    assert (row["acknowledge_error_code"], acquired(row)) == (0, [])
+
+
+def test_topics_take_turns() -> None:
+    rig = Rig()
+    other = rig.hub.kernel.create_topic("other", partitions=1)
+    rig.hub.kernel.flush()
+    client = joined(rig, ("jobs", "other"))
+    rig.publish(4)
+    rig.publish(4, topic="other")
+    fields = client.fetching(most=1)
+    fields["topics"].append(Row(topic_id=uuid.UUID(bytes=other.uuid), partitions=[
+        Row(partition_index=0, acknowledgement_batches=[])]))
+    seen = {client.ask(78, wait_ms=1_000, **fields)["responses"][0]["topic_id"]}
+    seen.add(client.fetch(most=1)["responses"][0]["topic_id"])
+    assert len(seen) == 2
+
+
+def test_a_partition_that_is_forgotten_gives_nothing_more() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(2, partition=0)
+    assert rows_of(client.fetch(partitions=(0, 1), forgotten=[0, 1])) == {}
+    assert acquired(rows_of(client.fetch(partitions=(0,)))[0])[0][:2] == (0, 1)
+
+
+def test_what_is_given_of_a_partition_that_nobody_asked_for_goes_back() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(2, partition=0)
+    assert rows_of(client.fetch(partitions=(1,))) == {}
+    assert acquired(rows_of(joined(rig).fetch(member="two"))[0])[0][:2] == (0, 1)
+
+
+def test_private_headers_are_not_shown() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(1, headers=[(b"color", b"red")])
+    assert records_in(rows_of(client.fetch())[0])[0].headers == [("color", b"red")]
+
+
+# ---- sessions
+
+def test_a_request_is_carried_out_once() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(2)
+    client.fetch(most=1)
+    assert client.fetch(epoch=0, acks={0: [(0, 0, [ACCEPT])]})["error_code"] == 42
+    assert client.fetch(epoch=7)["error_code"] == 123
+    assert client.fetch(epoch=3, member="nobody")["error_code"] == 122
+    assert client.acknowledge({0: []}, epoch=0)["error_code"] == 123
+
+
+def test_a_session_that_is_opened_anew_gives_back_what_it_held() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(2)
+    client.fetch()
+    again = rows_of(client.fetch(epoch=0))[0]
+    assert acquired(again) == [(0, 1, 2)]
+
+
+@pytest.mark.parametrize("by", ["fetch", "acknowledge", "cut"])
+def test_the_end_of_a_session_gives_everything_back(by: str) -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(3)
+    client.fetch()
+    if by == "fetch":
+        assert rows_of(client.fetch({0: [(0, 0, [ACCEPT])]}, epoch=-1))[0]["acknowledge_error_code"] == 0
+    elif by == "acknowledge":
+        assert rows_of(client.acknowledge({0: [(0, 0, [ACCEPT])]}, epoch=-1))[0]["error_code"] == 0
+    else:
+        assert rows_of(client.acknowledge({0: [(0, 0, [ACCEPT])]}))[0]["error_code"] == 0
+        rig.hub.cut(client.session)
+    rig.hub.kernel.flush()
+    assert acquired(rows_of(joined(rig).fetch(member="two"))[0]) == [(1, 2, 2)]
+
+
+def test_a_client_that_goes_while_it_waits_has_taken_nothing() -> None:
+    rig = Rig()
+    client = joined(rig)
+    client.send(78, **client.fetching(max_wait_ms=10_000))
+    rig.hub.cut(client.session)
+    rig.publish(1)
+    assert acquired(rows_of(joined(rig).fetch(member="two"))[0]) == [(0, 0, 1)]
+
+
+def test_a_hub_that_stops_answers_who_waits() -> None:
+    rig = Rig()
+    client = joined(rig)
+    client.send(78, **client.fetching(max_wait_ms=10_000))
+    client.session.handle_stopping()
+    answer, = client.answers(78)
+    assert rows_of(answer) == {}
+
+
+def test_a_full_disk_is_told_and_what_was_settled_comes_again() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(1)
+    client.fetch()
+    rig.hub.log.fault = LogFull("no room")
+    row = rows_of(client.acknowledge({0: [(0, 0, [ACCEPT])]}))[0]
+    assert row["error_code"] == 56
+    rig.hub.log.fault = None
+    rig.hub.advance(40_000)
+    assert acquired(rows_of(client.fetch())[0]) == [(0, 0, 2)]
+
+
+def test_a_topic_that_is_gone_is_said_so() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.hub.kernel.delete_topic("jobs")
+    rig.hub.kernel.flush()
+    assert {row["error_code"] for row in rows_of(client.fetch()).values()} == {100}
+
+
+# ---- bounds
+
+def test_a_session_asks_for_so_many_topics() -> None:
+    session = ShareSession()
+    for number in range(MAX_TOPICS):
+        session.ask(b"%d" % number, [0], 10)
+    with pytest.raises(Exception, match="1000 topics"):
+        session.ask(b"more", [0], 10)
+    with pytest.raises(Exception, match="10 partitions"):
+        session.ask(b"0", list(range(11)), 10)
+
+
+def test_a_connection_has_so_many_sessions() -> None:
+    sessions = ShareSessions()
+    for number in range(MAX_SESSIONS):
+        sessions.enter("g", f"m{number}", 0, True)
+    with pytest.raises(Exception, match="share sessions at most"):
+        sessions.enter("g", "more", 0, True)
+    sessions.enter("g", "m0", -1, True)
+    sessions.enter("g", "more", 0, True)
+
+
+def test_who_settles_nothing_is_given_no_more() -> None:
+    rig = Rig()
+    client = joined(rig)
+    for _ in range(5):
+        rig.publish(MAX_HELD // 4)
+    given = 0
+    for _ in range(40):
+        rows = rows_of(client.fetch())
+        given += sum(last - first + 1 for first, last, _ in acquired(rows[0])) if rows else 0
+    assert given == MAX_HELD
+
+
+def test_what_was_kept_for_too_long_is_forgotten() -> None:
+    session, name = ShareSession(), (b"t", 0)
+    session.hold(name, 0, Held("a", 100))
+    session.hold(name, 1, Held("b", 200))
+    session.drop_overdue(99)
+    assert session.count == 2
+    session.drop_overdue(100)
+    assert session.count == 1 and list(session.held[name]) == [1]
+    session.drop_overdue(200)
+    assert session.count == 0 and not session.held
+
+
+def test_more_stretches_than_a_member_may_hold_are_refused() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(1)
+    client.fetch()
+    many = [(number, number, [GAP]) for number in range(2 * MAX_HELD + 1)]
+    assert client.acknowledge({0: many})["error_code"] == 42
+
+
+# ---- tools
+
+def test_tools_see_the_group_and_its_members() -> None:
+    rig = Rig()
+    client = rig.connect()
+    epoch = client.beat(0, ["jobs"], rack="r1")["member_epoch"]
+    missing, group = client.ask(77, group_ids=["none", "g"], include_authorized_operations=True)["groups"]
+    assert missing["error_code"] == 69
+    assert (group["group_state"], group["group_epoch"], group["authorized_operations"]) == ("Stable", epoch, 328)
+    member, = group["members"]
+    assert (member["member_id"], member["rack_id"], member["member_epoch"]) == (MEMBER, "r1", epoch)
+    assert member["client_id"] == "c"
+    assert member["subscribed_topic_names"] == ["jobs"]
+    assert member["assignment"]["topic_partitions"][0]["partitions"] == [0, 1]
+
+
+def test_tools_see_how_far_it_is_and_move_it() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(5)
+    client.fetch(most=2)
+    client.acknowledge({0: [(0, 1, [ACCEPT])]})
+
+    def offsets(topics: list[Row] | None = None) -> dict[int, tuple[int, int, int]]:
+        group, = client.ask(90, groups=[Row(group_id="g", topics=topics)])["groups"]
+        return {row["partition_index"]: (row["start_offset"], row["lag"], row["error_code"])
+                for row in group["topics"][0]["partitions"]}
+
+    assert offsets()[0] == (2, 3, 0)
+    assert offsets([Row(topic_name="jobs", partitions=[0, 9])]) == {0: (2, 3, 0), 9: (-1, -1, 3)}
+    assert offsets([Row(topic_name="none", partitions=[0])]) == {0: (-1, -1, 3)}
+
+    def move(offset: int, partition: int = 0) -> Any:
+        return client.ask(91, group_id="g", topics=[Row(topic_name="jobs", partitions=[
+            Row(partition_index=partition, start_offset=offset)])])
+
+    assert move(0)["error_code"] == 68, "it has a member"
+    client.beat(-1)
+    client.fetch(epoch=-1)
+    assert move(99)["responses"][0]["partitions"][0]["error_code"] == 1
+    assert move(0, 7)["responses"][0]["partitions"][0]["error_code"] == 3
+    assert move(1)["responses"][0]["partitions"][0]["error_code"] == 0
+    assert offsets()[0] == (1, 4, 0)
+    assert client.ask(91, group_id="none", topics=[])["error_code"] == 69
