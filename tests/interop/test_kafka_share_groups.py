@@ -28,8 +28,9 @@ def share_consumer(tools: Tools, topic: str, group: str, output: Path) -> Iterat
     """Kafka's verifiable consumer: it says each record that it was given, and what was acknowledged."""
     with output.open("w") as file:
         process = subprocess.Popen([*tools.java, "org.apache.kafka.tools.VerifiableShareConsumer", *tools.hub,
-                                    "--topic", topic, "--group-id", group, "--verbose", "--acknowledgement-mode",
-                                    "sync", "--offset-reset-strategy", "earliest"], stdout=file, stderr=subprocess.DEVNULL)
+                                    "--topic", topic, "--group-id", group, "--verbose",
+                                    "--acknowledgement-mode", "sync", "--offset-reset-strategy", "earliest"],
+                                   stdout=file, stderr=subprocess.DEVNULL)
     try:
         yield
     finally:
