@@ -72,6 +72,7 @@ class Simulation:
         self.sleepers = Sleepers(self)
         self.hub.network = self.doors.step
         self.hub.after_step = self.after_step
+        self.hub.after_taking_back = self.definitions.topics_found
         self.done: list[Step] = []
         self._crash_kind = crash_kind
         self._flips = 0
@@ -153,8 +154,8 @@ class Simulation:
         return any(partition_id in topic.partition_ids() for topic in self.hub.kernel.topics())
 
     def refused(self) -> None:
-        """The disk was full, and what was not durable is taken back."""
-        self.definitions.found()
+        """The disk was full, and what was not durable is taken back; topics were looked at before anybody heard."""
+        self.definitions.offsets_found()
         self.assigned.found()
 
     def _crashed(self, kind: CrashKind) -> None:
