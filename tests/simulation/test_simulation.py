@@ -85,6 +85,10 @@ def test_a_topic_that_a_full_disk_refused_is_made_anew_before_the_next_client_he
     simulate(5512, 200)
 
 
+def test_an_mqtt_session_that_ended_acknowledges_nothing_more() -> None:
+    simulate(5719, 200)
+
+
 @pytest.mark.parametrize("seed", [3, 4, 5, 26])    # in 3 segments go; 26: half messages; `make soak`: more
 def test_a_crash_at_every_write(seed: int) -> None:
     assert crash_at_every_write(seed, 30) > 20
