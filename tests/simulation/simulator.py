@@ -267,7 +267,8 @@ class Simulation:
         self.hub.set_by_ms = 0
         self.hub.settle(self._random)
         self.note()
-        answered_ms = self.hub.world.loop.now_ms() - self.plan.settings.idempotency_ms + RESTARTED_MS
+        answered_ms = max(self.hub.world.loop.now_ms() - self.plan.settings.idempotency_ms + RESTARTED_MS,
+                          self._too_many_ms())
         before = self.dump(answered_ms)
         self._crashed(self._some_kind())
         self._restart()
@@ -280,6 +281,14 @@ class Simulation:
         rebuilt = self.dump(answered_ms)
         if rebuilt != before:
             raise Broken(f"building the index anew changed {difference(before, rebuilt)}")
+
+    def _too_many_ms(self) -> int:
+        """When the newest of the idempotency keys was answered that are too many; 0 where none are. They leave the
+        window with the next frame, which may be one of a start."""
+        answered_ms = sorted(decode_answer(value).stored_ms for value in
+                             self.hub.kernel._idempotency._window._answers.values())
+        excess = len(answered_ms) - self.plan.settings.max_idempotency_keys
+        return answered_ms[excess - 1] if excess > 0 else 0
 
     def check(self, *_: int) -> None:
         """Read everything."""

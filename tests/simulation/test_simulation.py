@@ -89,6 +89,10 @@ def test_an_mqtt_session_that_ended_acknowledges_nothing_more() -> None:
     simulate(5719, 200)
 
 
+def test_idempotency_keys_that_are_too_many_leave_with_the_frame_of_a_start() -> None:
+    simulate(5722, 200)
+
+
 @pytest.mark.parametrize("seed", [3, 4, 5, 26])    # in 3 segments go; 26: half messages; `make soak`: more
 def test_a_crash_at_every_write(seed: int) -> None:
     assert crash_at_every_write(seed, 30) > 20
