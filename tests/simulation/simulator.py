@@ -100,6 +100,7 @@ class Simulation:
     def after_step(self) -> None:
         self.definitions.note()
         self.assigned.note()
+        self.scheduled.note()
 
     def note(self) -> None:
         """Remember what may have changed."""

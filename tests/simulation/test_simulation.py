@@ -85,6 +85,11 @@ def test_a_topic_that_a_full_disk_refused_is_made_anew_before_the_next_client_he
     simulate(5512, 200)
 
 
+@pytest.mark.parametrize("seed", [5513, 5674])
+def test_messages_for_later_whose_times_had_come_before_the_clock_was_set_back(seed: int) -> None:
+    simulate(seed, 200)
+
+
 def test_an_mqtt_session_that_ended_acknowledges_nothing_more() -> None:
     simulate(5719, 200)
 
