@@ -465,7 +465,7 @@ TICKET: Final = Parameter("ticket", "From `POST /v1/tickets`, where no `Authoriz
 JSON: Final = "application/json"
 
 OF_EVERY_CALL: Final = ("malformed_request", "unknown_parameter", "invalid_parameter", "host_not_allowed",
-                        "origin_not_allowed", "target_too_long", "headers_too_large", "not_acceptable",
+                        "origin_not_allowed", "target_too_long", "headers_too_large", "not_acceptable", "not_built",
                         "internal_error", "busy")
 OF_USERS: Final = ("not_authenticated", "not_authorized", "invalid_header")
 OF_A_PATH: Final = ("invalid_address",)
