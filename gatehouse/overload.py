@@ -1,6 +1,6 @@
 """Looks twice a second how the hub does, and says what is left undone: memory, how late the loop is, how long the disk
-keeps what is written. The ladder decides; everybody else looks at `kernel.shedding.Shedding`. How much is stored of what
-limits bound is looked up with it."""
+keeps what is written. The ladder decides; everybody else looks at `kernel.shedding.Shedding`. How much is stored of
+what limits bound is looked up with it."""
 from __future__ import annotations
 
 import asyncio
