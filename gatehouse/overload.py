@@ -34,7 +34,7 @@ FALLEN: Final = 0.05
 
 
 class Overload:
-    """Of one hub, on its loop."""
+    """How much one hub has to do: it looks at itself on its loop, and sets what is left undone."""
 
     def __init__(self, aio: asyncio.AbstractEventLoop, shedding: Shedding, admission: Admission, budget: MemoryBudget,
                  unflushed_ms: Callable[[], int], late_s: float, flush_s: float) -> None:

@@ -184,7 +184,7 @@ class Identity:
         """What the client is told of a login that came to nothing."""
         return refusal(why, self._mechanism)
 
-    def take_seat(self, principal: Principal) -> None:
+    def register(self, principal: Principal) -> None:
         """It is logged in, and no connection of a tenant before it has entered a virtual host."""
         self.principal, self.user = principal, principal.name
         self._registration = self._admission.register(principal, DOOR_NAME, self._session)

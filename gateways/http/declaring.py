@@ -233,7 +233,7 @@ SELECTOR: Final[Schema] = {"type": "string", "format": "selector", "minLength": 
 """What stands in it is a language of its own: `kernel.selectors`."""
 
 _UNITS: Final = (("d", 3), ("h", 4), ("m", 6), ("s", 8))
-"""And digits behind the first: none is more than a century."""
+"""Units of an interval, and digits behind the first: none is more than a century."""
 _EVERY: Final = "|".join(
     f"[1-9][0-9]{{0,{digits}}}{unit}" + "".join(f"([0-9]{{1,{more + 1}}}{later})?" for later, more in _UNITS[at + 1:])
     for at, (unit, digits) in enumerate(_UNITS))

@@ -36,7 +36,7 @@ Key = tuple[str, str]
 
 
 def circuit_id(name: str, target: int | None = None) -> str:
-    """Of a webhook, or of one of several targets that it has; see `gateways.circuits`."""
+    """The id of a webhook's circuit, or of that of one of several targets; see `gateways.circuits`."""
     return f"webhook:{name}" if target is None else f"webhook:{name}:{target + 1}"
 
 
