@@ -35,7 +35,7 @@ Figures = dict[str, bytes]
 
 
 class SystemFigures:
-    """One per hub, found through `Services.shared`."""
+    """The figures under `$SYS`, and who listens to them. One per hub, found through `Services.shared`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

@@ -41,7 +41,7 @@ def circuit_id(name: str, target: int | None = None) -> str:
 
 
 class Webhooks:
-    """Started once the hub is ready; stopped before the kernel."""
+    """All webhooks of the hub, by tenant and name. Started once the hub is ready; stopped before the kernel."""
 
     def __init__(self, door: Door) -> None:
         self.guard = TargetGuard(door.config.webhook_allow)
