@@ -5,10 +5,9 @@ Which topics exist shows only to who may publish to them or consume them. Creati
 `auto_create_topics` and the client's own flag, and needs what making a topic by publishing needs: without it a topic
 that is missing is refused as Kafka refuses it, with TOPIC_AUTHORIZATION_FAILED.
 
-A transaction has no coordinator here: Kafka's transactions are not offered. Whoever asks for one is answered
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, the one error at which every client gives up at once and shows the text beside
-it. Told UNSUPPORTED_VERSION, librdkafka goes on asking in silence for as long as its caller lets it. Version 6 adds the
-keys of share groups (KIP-932), which are refused, since those are not offered.
+A transactional id has its coordinator here for whoever has the right `transact` on the group of that name; others are
+answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Version 6 adds the keys of share groups (KIP-932), which are refused,
+since those are not offered.
 """
 from __future__ import annotations
 
