@@ -27,7 +27,7 @@ MEANING: Final = {
     OK: "done; for `serve`: drained and stopped as asked",
     FAILED: "the hub refused, or could not be reached",
     USAGE: "wrong arguments, or the configuration is not valid",
-    NOT_BUILT: "this command is not built yet",
+    NOT_BUILT: "the hub does not do what was asked for",
     CANNOT_LISTEN: "a door could not listen, most often because its port is in use",
     DATA_IN_USE: "another hub, backup or restore has the folder, or (`reload`) no hub has it",
     DATA_FORMAT: "the data directory or the backup is of a newer Gatehouse, or a restore was cut off",

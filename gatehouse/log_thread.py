@@ -35,7 +35,8 @@ NAME: Final = "log"
 
 
 class LogThread:
-    """See above; `loop` is not running on another thread."""
+    """The thread that writes the log, natively: jobs of Python and frames in one line. `loop` is not running on another
+    thread."""
 
     def __init__(self, loop: HubLoop, jobs: Jobs) -> None:
         self._loop = loop

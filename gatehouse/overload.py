@@ -1,6 +1,6 @@
 """Looks twice a second how the hub does, and says what is left undone: memory, how late the loop is, how long the disk
-keeps what is written. The ladder decides; everybody else looks at `Shedding` of `kernel.background`. How much is stored
-of what limits bound is looked up with it."""
+keeps what is written. The ladder decides; everybody else looks at `kernel.shedding.Shedding`. How much is stored of
+what limits bound is looked up with it."""
 from __future__ import annotations
 
 import asyncio
@@ -34,7 +34,7 @@ FALLEN: Final = 0.05
 
 
 class Overload:
-    """Of one hub, on its loop."""
+    """How much one hub has to do: it looks at itself on its loop, and sets what is left undone."""
 
     def __init__(self, aio: asyncio.AbstractEventLoop, shedding: Shedding, admission: Admission, budget: MemoryBudget,
                  unflushed_ms: Callable[[], int], late_s: float, flush_s: float) -> None:

@@ -114,7 +114,7 @@ def configuration_page(specs: Mapping[str, GatewaySpec]) -> Iterator[str]:
     prefix = ENVIRONMENT_PREFIX
     yield f"`{prefix}SECTION__NAME`, for a door `{prefix}GATEWAYS__DOOR__NAME`; lists as JSON or"
     yield "separated by commas. A setting marked *secret* may also be `{ file = \"NAME\" }`, `{ env = \"NAME\" }`."
-    yield "What is named in the documents and not built yet is refused by name."
+    yield "What is set elsewhere (topics, users, quotas, webhooks, ...) is refused by name, with where that is."
     for name, section in documented_sections(specs).items():
         yield ""
         yield f"## `[[{name}]]`" if name == "routes" else f"## `[{name}]`"

@@ -151,7 +151,7 @@ class Storage(Notices):
         return self._log.aside.mended
 
     def exemplars(self) -> Iterator[tuple[str, str, Exemplar]]:
-        """Of a histogram, the upper bound of one of its buckets, and a message that is counted in it."""
+        """A histogram, the upper bound of one of its buckets, and a message that is counted in it."""
         journeys = self.kernel.journeys
         for at, example in journeys.examples.items() if journeys is not None else ():
             bound = f"{DURABLE_MS[at] / 1000:g}" if at < len(DURABLE_MS) else "+Inf"

@@ -25,7 +25,7 @@ class NoDoorNumber(Exception):
 
 
 class DoorNumbers:  # decision 57, decision 153
-    """One per hub, in `Services`."""
+    """The number of each door by its name, and back. One per hub, in `Services`."""
 
     def __init__(self, kernel: HubPort, specs: Iterable[GatewaySpec] = ()) -> None:
         self._kernel = kernel

@@ -1,8 +1,8 @@
 """What clients ask for and a door takes without effect: counted each time, and logged once a client.
 
-Each door has a table of these, `NOT_HONOURED`: its short names for what is asked, and what happens instead. The same
-table stands in its README. What loses or repeats messages against a client's word does not belong into it: that is
-refused.
+A door that takes anything so has a table of it, `NOT_HONOURED`: its short names for what is asked, and what happens
+instead. The same table stands in its README. What loses or repeats messages against a client's word does not belong
+into it: that is refused.
 """
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN_CHARACTERS: Final = 80           # of a client's name
 
 
 class NotHonoured:  # decision 127
-    """One per hub."""
+    """What was asked for at any door and had no effect: counted by door and name, logged once a client. One per hub."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()

@@ -43,7 +43,8 @@ PIECES_PER_TURN: Final = 64
 """Pieces that one turn takes: what is refused is refused soon, and others have their turn."""
 
 HELD_BYTES: Final = 16 << 10
-"""The same while publishing waits because the hub has too much to do: less, as everybody has it."""
+"""What a peer may have waiting here while publishing waits because the hub has too much to do: less than
+WAITING_BYTES, as everybody has it."""
 
 SPARE_PART: Final = 8
 SPARE_MS: Final = 20
@@ -90,8 +91,8 @@ is no unit is one of the kind `LAST`, which breaks the protocol when it is taken
 
 
 class Slowing:
-    """Of one connection. `take` is called with whole units, never raises, and returns those of them
-    that it has not used."""
+    """What of one connection waits for a limit, and what goes on. `take` is called with whole units, never raises, and
+    returns those of them that it has not used."""
 
     def __init__(self, link: Link, guard: Publisher, timers: Timers, pacer: Pacer, now_ms: Callable[[], int],
                  sort: Sort, take: Callable[[bytes], bytes], refuses: Callable[[], bool] = bool) -> None:

@@ -772,7 +772,7 @@ class SessionPort(Protocol):
         Stopping."""
 
     def owe_retained(self, filter: str, qos: int, start: str | None) -> None:
-        """Of a filter's retained values those from this address on are still to be sent; None: none. In the frame
+        """Those of a filter's retained values from this address on are still to be sent; None: none. In the frame
         of what was entrusted in this turn. Raises Stopping."""
 
     def owed_retained(self) -> dict[str, tuple[int, str]]:

@@ -158,12 +158,6 @@ class OtherProducer(KernelError):
     code = "other_producer"
 
 
-class UnknownProducer(KernelError):
-    """A producer id that this hub never gave, or has forgotten."""
-
-    code = "unknown_producer"
-
-
 class OffsetOutOfRange(KernelError):
     """The partition holds no such offset: retention has deleted it, or it is not written yet."""
 

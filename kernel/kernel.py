@@ -750,8 +750,8 @@ class Kernel:  # decision 138
         return self.deliveries.latencies.by_door()
 
     def durable_ms(self) -> tuple[list[tuple[int, int]], int, int]:
-        """Of all messages since the start: how many were durable within so many ms (upper bound, count), how many there
-        are, and the sum of what they took."""
+        """How many messages since the start were durable within so many ms (upper bound, count), how many there are,
+        and the sum of what they took."""
         committer, below = self.committer, 0
         bounds: list[tuple[int, int]] = []
         for bound_ms, count in zip(DURABLE_MS, committer.durable, strict=False):

@@ -28,8 +28,8 @@ Message = tuple["Placement", "bytes | None", bytes, int, int]
 time)"""
 
 NumberedMessage = tuple[int, "bytes | None", bytes, int, int]
-"""The same with the number of a place in front, as a door's port has it (`kernel.api`); what is delivered has any
-number there."""
+"""(place, value, headers, attribute bits, timestamp): a message as a door's port has it (`kernel.api`), with the number
+of a place in front; what is delivered has any number there."""
 
 Record = tuple[int, int, "bytes | None", "bytes | None", Headers, int, int]
 """(offset, timestamp_ms, key, value, headers, attribute bits, message id)"""

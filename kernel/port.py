@@ -131,8 +131,8 @@ class LiveFeed(Protocol):
 
 
 def ask_again(_: str) -> Allowed | None:
-    """Of a receipt that is asked for among messages of several guards: nobody judges it, and each guard's own are
-    appended by themselves then."""
+    """The judge of a receipt that is asked for among messages of several guards: nobody judges it, and each guard's own
+    are appended by themselves then."""
     return None
 
 

@@ -116,7 +116,7 @@ class Recorder(Protocol):  # decision 202
         """Nobody decided about a transaction: its messages are dead letters, or gone."""
 
     def on_client(self, kind: int, origin: Origin, tenant: str, address: str, reason: str) -> None:
-        """Of a client: a publish that was refused at an address, a connection, a subscription, or the end of one."""
+        """What a client did: a publish refused at an address, a connection, a subscription, or the end of one."""
 
     def on_redriven(self, letter: Record, placement: Placement, queue: str) -> None:
         """A dead letter of this queue goes back where it came from."""

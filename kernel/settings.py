@@ -87,7 +87,7 @@ class JourneySettings:
     """Messages that are followed from the start in a second, of all topics without a rate of their own."""
 
     topics: Mapping[str, float] = field(default_factory=dict)
-    """The same for topics with a rate of their own."""
+    """How much of a topic is followed from the start, for topics with a rate of their own."""
 
     retention_ms: int = 72 * 3_600_000
     asked_per_minute: int = 1_000

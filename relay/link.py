@@ -68,7 +68,7 @@ from gatehouse.relay.sealing import (
     session_of,
 )
 from gatehouse.relay.settings import LinkSettings
-from gatehouse.relay.spooling import Spooling, Then, ignore
+from gatehouse.relay.spooling import Spooling, note_progress
 
 if TYPE_CHECKING:
     from gatehouse.kernel.api import LinkPort
@@ -260,16 +260,9 @@ class Link:
             self._greet()
 
     def keep(self) -> None:
-        """How far the other hub is goes into our log."""
-        outgoing = self._outgoing
-        if outgoing is None:
-            return
-        records = outgoing.take_dirty()
-        if records:
-            try:
-                self._around.kernel.append_with([], records, Then(ignore, partial(outgoing.put_back, records)))
-            except KernelError:
-                return                       # what the other hub has is known again when it is ready
+        """How far the other hub is goes into our log. What of it does not is known again when that hub is ready."""
+        if self._outgoing is not None:
+            note_progress(self._outgoing, self._around.kernel)
 
     # ---- greeting
 

@@ -33,7 +33,7 @@ AT_ONCE: Final = 4_096
 
 FOR_LINK: Final = (MARK, STATED, SHOWN_ORIGIN)
 FOR_LINK_APART: Final = (*FOR_LINK, EXPIRES_HEADER)
-"""What headers hold that a link has to look at; `APART`: where the clocks of the hubs are apart."""
+"""What headers hold that a link has to look at; `FOR_LINK_APART`: where the clocks of the hubs are apart."""
 
 FOR_KERNEL: Final = (RECEIPT_MARK, TRACE_MARK, CONTEXT_MARK)
 """What headers hold that the kernel has to look at."""

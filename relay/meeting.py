@@ -51,7 +51,7 @@ class Member(Protocol):
 
 @dataclass(slots=True)
 class MeetingCounts:
-    """Since the start."""
+    """What a meeting point has carried, bounced and refused since its start."""
 
     carried: int = 0
     carried_bytes: int = 0

@@ -63,7 +63,7 @@ def _may_lead_to(route: RouteEntry, topic: str) -> bool:
 
 
 class Renames:
-    """Pairs of filters; see above."""
+    """What addresses are called on the other side: pairs of filters, the first that matches holds."""
 
     def __init__(self, pairs: Sequence[tuple[str, str]] = ()) -> None:
         """Raises ValueError that says what is wrong with one."""

@@ -42,7 +42,7 @@ class OutCounts:
 
 
 class Picking:
-    """Of one session; `wanted`: filters of what the other hub takes."""
+    """What of the log one session of a link says; `wanted`: filters of what the other hub takes."""
 
     def __init__(self, kernel: LinkPort, settings: LinkSettings, peer_hub: bytes, marks: Marks, counts: OutCounts,
                  wanted: list[str]) -> None:

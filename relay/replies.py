@@ -24,7 +24,7 @@ DIRECT: Final = b"amq.rabbitmq.reply-to"
 
 
 class Replies:
-    """Of one link; `under`: where answers come back, "": they do not."""
+    """How queues that ask over one link are answered; `under`: where answers come back, "": they do not."""
 
     def __init__(self, under: str, link: str, marks: Marks) -> None:
         self._under = f"{under}/" if under else ""

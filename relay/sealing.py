@@ -88,7 +88,7 @@ class Peer(NamedTuple):
 
 
 class SessionKeys(NamedTuple):
-    """Of one direction."""
+    """The keys by which letters of one direction of a session are sealed."""
 
     chacha: bytes
     aes: bytes

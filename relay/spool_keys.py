@@ -44,7 +44,7 @@ ROTATE_MS: Final = 24 * 3_600_000
 """A key is followed by another after so long."""
 
 KEPT_MS: Final = 62 * ROTATE_MS
-"""And is forgotten so long after it was made: twice what a meeting point keeps letters for at most."""
+"""A key is forgotten so long after it was made: twice what a meeting point keeps letters for at most."""
 
 
 class KeptKey(NamedTuple):

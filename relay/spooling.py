@@ -41,6 +41,7 @@ from gatehouse.relay.spool_keys import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from gatehouse.kernel.api import LinkPort
     from gatehouse.kernel.message import Stored
     from gatehouse.relay.histories import Losses
     from gatehouse.relay.link import Around
@@ -256,16 +257,9 @@ class Spooling:
         self.on_full(f"{error.code}: {error}")
 
     def keep(self) -> None:
-        """How far the spool is goes into our log."""
-        outgoing = self._outgoing
-        if outgoing is None:
-            return
-        records = outgoing.take_dirty()
-        if records:
-            try:
-                self._around.kernel.append_with([], records, Then(ignore, partial(outgoing.put_back, records)))
-            except KernelError:
-                return                       # it is kept twice, then
+        """How far the spool is goes into our log. What of it does not is kept twice."""
+        if self._outgoing is not None:
+            note_progress(self._outgoing, self._around.kernel)
 
     def _end_out(self) -> None:
         if self._outgoing is not None:
@@ -355,6 +349,17 @@ class Spooling:
                 "keeping": self._outgoing is not None, "kept_messages": out.messages, "kept_bytes": out.bytes,
                 "kept_letters": out.letters, "taken_letters": self.counts.taken,
                 "passed_over": dict(self.counts.passed_over), "fault": self.fault}
+
+
+def note_progress(outgoing: Outgoing, kernel: LinkPort) -> None:
+    """How far the other end of an outgoing side is goes into our log, as far as that takes it. A frame that is refused
+    gives it back, for the next time."""
+    records = outgoing.take_dirty()
+    if records:
+        try:
+            kernel.append_with([], records, Then(ignore, partial(outgoing.put_back, records)))
+        except KernelError:
+            return
 
 
 def ignore() -> None:

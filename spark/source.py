@@ -30,21 +30,21 @@ class GatehouseSource(DataSource):
         return schema_of(read_options(self.options).columns)
 
     def reader(self, schema: StructType) -> BatchReader:
-        """Of a batch."""
+        """What reads a batch."""
         return BatchReader(read_options(self.options), check_schema(schema).fieldNames())
 
     def streamReader(self, schema: StructType) -> StreamReader:
-        """Of a stream."""
+        """What reads a stream."""
         return StreamReader(read_options(self.options), check_schema(schema).fieldNames())
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """Of a batch. A topic is only ever added to."""
+        """What writes a batch. A topic is only ever added to."""
         if overwrite:
             raise InvalidOption("messages cannot be overwritten: write with mode('append')")
         return BatchWriter(read_write_options(self.options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        """Of a stream."""
+        """What writes a stream."""
         if overwrite:
             raise InvalidOption("messages cannot be overwritten: write with outputMode('append') or 'update'")
         return StreamWriter(read_write_options(self.options))

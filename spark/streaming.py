@@ -29,7 +29,6 @@ from gatehouse.spark.plan import Range, share
 from gatehouse.spark.positions import Positions, TopicBounds
 from gatehouse.spark.reading import plan, spec_of
 
-SAMPLE_BYTES: Final = 65_536
 SAMPLED_PARTITIONS: Final = 8
 """From these the size of a row is estimated for `maxBytesPerTrigger`."""
 

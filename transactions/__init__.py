@@ -1,1 +1,1 @@
-"""Half messages, check-back and atomic appends; see README.md."""
+"""Half messages: taken in, decided about, and asked about where their senders are silent. See README.md."""

@@ -64,7 +64,7 @@ Guard = Callable[[Guarded], None]
 
 
 class Deciding:
-    """What was asked."""
+    """A decision that was asked for, and by whom."""
 
     __slots__ = ("id", "decision", "tenant", "by", "acks", "offsets", "guard", "owner", "token")
 

@@ -23,7 +23,7 @@ _NEXT: Final = Struct(">q")           # at 40
 
 
 class DueTransaction:
-    """`value` is its record."""
+    """A transaction whose time has come. `value` is its record."""
 
     def __init__(self, transaction_id: int, value: bytes) -> None:
         (_, unasked, attempts, messages, pages, first_ms, every_ms, max_checks, made, _, begun_ms, next_ms, _,

@@ -210,7 +210,7 @@ class Fresh:
 
     @property
     def size_bytes(self) -> int:
-        """Of all that is undecided here."""
+        """Bytes of all that is undecided here."""
         return self._bytes
 
     @property

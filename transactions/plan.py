@@ -34,7 +34,7 @@ class Change(NamedTuple):
 
 
 class Plan:
-    """A `kernel.write.pending_frame.Participant`."""
+    """What one frame does to transactions: a `kernel.write.pending_frame.Participant`."""
 
     def __init__(self, now_ms: int, wall_ms: int, most: int, on_end: Callable[[Plan, bool], None]) -> None:
         self.now_ms = now_ms

@@ -28,7 +28,7 @@ from typing import Final, NamedTuple
 
 
 class State(IntEnum):
-    """Numbers are for ever."""
+    """What a transaction is. The numbers stand in records and are for ever."""
 
     OPEN = 1
     COMMITTED = 2

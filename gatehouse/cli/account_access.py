@@ -84,7 +84,7 @@ def accounts_of(config_file: Path, data: Path | None, url: str | None) -> Iterat
 
 
 class OnHub:
-    """Through the HTTP door."""
+    """The accounts of a running hub, through its HTTP door."""
 
     def __init__(self, request: Callable[..., Document]) -> None:
         self._request = request
@@ -185,7 +185,7 @@ def _offline(config: Any, folder: Path) -> Iterator[Access]:
 
 
 class Offline:
-    """On the database itself."""
+    """The accounts of a data directory on which no hub runs: the database itself."""
 
     def __init__(self, administration: Any, config: Any) -> None:
         self._administration = administration

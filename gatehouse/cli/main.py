@@ -2,7 +2,7 @@
 
     messages      publish, consume, tail
     state         status, topics
-    groups        groups, dead-letters
+    groups        groups list, show, define, delete, rewind; dead-letters list, redrive
     queues        queues list, show, declare, bind, unbind, purge, delete, peek, move
     scheduled     scheduled list, show, recall
     trace, why    what happened to messages, and why one did not arrive
@@ -14,7 +14,7 @@
     limits        how much may come in and go out
     circuits      what the hub depends on, and whether it is asked
     drill         have a hub be in trouble, and see what clients see
-    relay         relay serve, key, invite, join, status, explain, pause, resume, rewind, unlink
+    relay         relay serve, key, rotate, invite, join, status, show, explain, pause, resume, once, rewind, unlink
     spark         spark archive, spark analytics
 
 An error is one line on standard error that says what to do; exit codes are in `exits.py`. The server's parts are

@@ -5,6 +5,9 @@
     [tracing]                  in `gatehouse/config/tracing.py`, with [tracing.topics.NAME]
     [gateways.NAME]            a door: `listen`, and the settings that the door itself declares (GatewaySpec.config)
     [spark.NAME]               a job of `gatehouse spark`: the hub only checks it
+    [relay] [[relay.links]]    in `gatehouse/config/relay.py`
+    [auth.jwt] [[acl]] [[user_groups]] [[limits]]
+                               in `gatehouse/config/rights.py`
     [[routes]]                 handed to `kernel.addresses.routes`, which says what is wrong with one
 
 Every value can be overridden from the environment: GATEHOUSE__KERNEL__FSYNC=never, lists as JSON or separated by

@@ -88,7 +88,7 @@ class LimitSettings:
 
 @dataclass(frozen=True, slots=True)
 class RightsConfig:
-    """All of it."""
+    """What a configuration says of tokens, rules, groups of users and limits."""
 
     jwt: JwtSettings | None = None
     rules: tuple[Rule, ...] = ()

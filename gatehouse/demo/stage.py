@@ -26,7 +26,6 @@ HOST: Final = "127.0.0.1"
 PAGE_PORT: Final = 8090
 DOOR_PORTS: Final = {"mqtt": 1883, "http": 8080, "kafka": 9092}
 STOP_S: Final = {"spark": 60.0, "hub": 30.0}
-READY_S: Final = 60.0
 
 CONFIG: Final = """# Written by the demo at each start.
 [hub]

@@ -133,7 +133,7 @@ class AccountStore:
         return changed
 
     def delete_user(self, name: str) -> None:
-        """With its keys. Raises UnknownUser."""
+        """A user goes, with its keys. Raises UnknownUser."""
         with self._begin() as connection:
             _require_user(connection, name)
             connection.execute(api_keys.delete().where(api_keys.c.user_name == name))

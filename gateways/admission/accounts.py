@@ -174,5 +174,5 @@ class Accounts:
         return user is not None and not user.disabled and ADMINS in self.groups_of(name)
 
     def keys_of(self, name: str) -> list[ApiKey]:
-        """Also asked on the thread that makes changes, while the hub's own makes others."""
+        """A user's API keys. Asked on the thread that makes changes, too, while the hub's own makes others."""
         return [key for key in list(self.keys.values()) if key.user == name]

@@ -4,7 +4,7 @@
     scram_secrets                    2 * 8,192 rounds of HMAC, some 10 ms
     Proven                           a keyed hash per (user, password) that was right lately: microseconds
 
-The worker's queue is bounded in `login`; nothing here logs, and no text of an error holds a password.
+The worker's queue is bounded in `attempt`; nothing here logs, and no text of an error holds a password.
 
 An API key is `gh_ID_SECRET`: the id finds the key, the secret proves it; only a hash of the secret is kept. The secret
 is 32 random bytes, so that a plain SHA-256 is enough: nobody tries them out, and a check costs microseconds.

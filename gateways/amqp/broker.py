@@ -90,7 +90,7 @@ class Rates:
 
 
 class Broker:
-    """One per hub, found through `Services.shared`."""
+    """The virtual hosts of the door and all that its sessions share. One per hub, found through `Services.shared`."""
 
     def __init__(self, services: Services, queues: KernelQueues) -> None:
         self.queues = queues

@@ -40,7 +40,7 @@ CONSUMERS_MAX: Final = 10_000          # of one channel
 
 
 class ChannelRequests:
-    """One channel's."""
+    """What a client asks on one channel by methods that are answered."""
 
     def __init__(self, channel: Channel) -> None:
         self.consumer_limit = 0

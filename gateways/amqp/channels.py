@@ -575,7 +575,7 @@ class Publishing:
         return self._tag > 0
 
     def next_tag(self) -> int:
-        """Of a publish that is not in `pending`."""
+        """The delivery tag of a publish that is not in `pending`."""
         self._tag += 1
         self._totals.confirming += self.confirms
         return self._tag

@@ -9,8 +9,6 @@ judged by it.
 from __future__ import annotations
 
 import logging
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.admission.credentials import NOTHING, Credentials
@@ -20,6 +18,7 @@ from gatehouse.gateways.amqp.config import FRAME_MIN_SIZE, AmqpConfig
 from gatehouse.gateways.amqp.errors import ConnectionFault, SyntaxFault
 from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
 from gatehouse.gateways.amqp.tables import Field, Table, decode_table, plain, text
+from gatehouse.gateways.version import hub_version
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
@@ -52,14 +51,6 @@ WANTS_BLOCKED: Final = "connection.blocked"
 
 GUEST: Final = ("guest", "guest")
 """RabbitMQ's default account, which clients show unless they are told otherwise."""
-
-
-@cache
-def hub_version() -> str:
-    try:
-        return version("gatehouse")
-    except PackageNotFoundError:
-        return "0"
 
 
 def encode_start(hub_name: str, certificate: str | None, *, allow_anonymous: bool) -> bytes:
@@ -193,7 +184,7 @@ class Identity:
         """What the client is told of a login that came to nothing."""
         return refusal(why, self._mechanism)
 
-    def take_seat(self, principal: Principal) -> None:
+    def register(self, principal: Principal) -> None:
         """It is logged in, and no connection of a tenant before it has entered a virtual host."""
         self.principal, self.user = principal, principal.name
         self._registration = self._admission.register(principal, DOOR_NAME, self._session)

@@ -133,7 +133,7 @@ def _lowest(key: str) -> int:
 
 
 class Policies:
-    """Those of one virtual host."""
+    """The policies of one virtual host, by name and in the order in which they count."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Policy] = {}

@@ -284,7 +284,7 @@ class AmqpSession(SlowedSession):
         try:
             if isinstance(answer, NotAuthenticated):
                 raise answer
-            self.identity.take_seat(answer)
+            self.identity.register(answer)
             self._write_method(0, login.encode_tune(self._config))
         except NotAuthenticated as refusal:
             self._refuse_login(refusal)

@@ -151,7 +151,7 @@ class Streams:  # decision 197
             self._kernel.change_topic(topic.name, settings=settings, tenant=queue.vhost.name)
 
     def drop(self, queue: AmqpQueue) -> None:
-        """With its topic, where it has made that."""
+        """A stream is deleted: with its topic, where it has made that."""
         stream = queue.stream
         if stream is not None and stream.is_made and self._topic(queue) is not None:
             self._kernel.delete_topic(stream.topic, tenant=queue.vhost.name)

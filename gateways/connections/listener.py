@@ -195,7 +195,7 @@ class Listener:
     # --- what handshakes call ----------------------------------------------------------------------------------------
 
     def begin_handshake(self, peer: str) -> bool:  # decision 97
-        """See `tls_transport.Doorstep`."""
+        """See `gateways.tls.transport.Doorstep`."""
         return not self._take_place(peer)
 
     def end_handshake(self, peer: str, reason: str) -> None:
@@ -207,7 +207,7 @@ class Listener:
             self.counts["tls_handshakes"] += 1
 
     def note_held(self, size: int) -> None:
-        """See `tls_transport.Doorstep`."""
+        """See `gateways.tls.transport.Doorstep`."""
         self._services.connections.note_encrypted(size)
 
     def note_broken(self, peer: str, reason: str) -> None:

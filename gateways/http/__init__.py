@@ -1,5 +1,5 @@
-"""The HTTP door: publish with one request, read pages with a cursor, manage topics. See README.md for what it does not
-do."""
+"""The HTTP door: publishing, reading, leasing and whatever there is to administer, as calls, streams and WebSockets.
+README.md has all calls, and what it does not do."""
 from __future__ import annotations
 
 import asyncio

@@ -233,7 +233,7 @@ SELECTOR: Final[Schema] = {"type": "string", "format": "selector", "minLength": 
 """What stands in it is a language of its own: `kernel.selectors`."""
 
 _UNITS: Final = (("d", 3), ("h", 4), ("m", 6), ("s", 8))
-"""And digits behind the first: none is more than a century."""
+"""Units of an interval, and digits behind the first: none is more than a century."""
 _EVERY: Final = "|".join(
     f"[1-9][0-9]{{0,{digits}}}{unit}" + "".join(f"([0-9]{{1,{more + 1}}}{later})?" for later, more in _UNITS[at + 1:])
     for at, (unit, digits) in enumerate(_UNITS))
@@ -465,7 +465,7 @@ TICKET: Final = Parameter("ticket", "From `POST /v1/tickets`, where no `Authoriz
 JSON: Final = "application/json"
 
 OF_EVERY_CALL: Final = ("malformed_request", "unknown_parameter", "invalid_parameter", "host_not_allowed",
-                        "origin_not_allowed", "target_too_long", "headers_too_large", "not_acceptable",
+                        "origin_not_allowed", "target_too_long", "headers_too_large", "not_acceptable", "not_built",
                         "internal_error", "busy")
 OF_USERS: Final = ("not_authenticated", "not_authorized", "invalid_header")
 OF_A_PATH: Final = ("invalid_address",)

@@ -1,9 +1,8 @@
 """Requests to messages and records to JSON: what of HTTP is which property of a message. Pure.
 
 Which request header is which field of the common envelope is the column `http` of `gateways.properties.envelope`; in a
-JSON message a field has the same name with underscores (and `id` is `message_id`). Nothing is dropped in silence: a
-property that this hub does not carry out yet is refused (`not_built`), one that HTTP cannot carry is listed in the
-README.
+JSON message a field has the same name with underscores (and `id` is `message_id`). Nothing is dropped in silence: what
+does not read as it should is refused, and what HTTP does not carry is listed in the README.
 
 `gateways.json_messages` says how messages look in JSON.
 """
@@ -104,7 +103,7 @@ class Publication:
 # --- in, by request headers (hot: once per published message) -----------------------------------------------
 
 def read_headers(raw_headers: Iterable[tuple[bytes, bytes]], now_ms: int) -> Publication:
-    """The message properties among a request's headers. Refuses what is wrong, given twice, or not built."""
+    """The message properties among a request's headers. Refuses what is wrong or given twice."""
     publication = Publication()
     seen: set[bytes] = set()
     states: list[bytes] = []
@@ -236,7 +235,7 @@ def _user_header(name: bytes) -> bytes:
 # --- in, by JSON --------------------------------------------------------------------------------------------
 
 def read_message(item: object, now_ms: int) -> Publication:
-    """One entry of `{"messages": [...]}`. Refuses what is wrong, unknown or not built."""
+    """One entry of `{"messages": [...]}`. Refuses what is wrong or unknown."""
     if not isinstance(item, dict):
         raise Refusal("invalid_body", "a message is an object")
     publication = Publication()

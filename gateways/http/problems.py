@@ -161,7 +161,7 @@ PROBLEMS: Final[dict[str, Problem]] = {
     # --- what the hub can do
     "internal_error": Problem(500, "Internal error", "A fault of the hub; its log says which."),
     "storage_failed": Problem(500, "Storage failed", "Stored data could not be read back."),
-    "not_built": Problem(501, "Not built", "The call or property is named in the interface and not built yet."),
+    "not_built": Problem(501, "Not built", "A part of HTTP, or of this interface, that this hub does not do."),
     "version_not_supported": Problem(505, "Version not supported", "HTTP/1.1 and HTTP/1.0 are spoken here."),
     "outcome_unknown": Problem(504, "Outcome unknown", "The request passed its deadline; it may still take effect. "
                                                        "Safe to repeat with the same `Idempotency-Key`."),

@@ -119,7 +119,7 @@ TENANT: Final = "/"                  # a topic's id is that of no other tenant's
 
 
 class RememberedConfigs:
-    """Of all topics, by their ids."""
+    """What was set for topics and says nothing to the kernel: of all topics, by their ids."""
 
     def __init__(self, services: Services) -> None:
         self._kept = KeptConfigs(services, OF_TOPICS)

@@ -34,7 +34,6 @@ ERROR_CODES: Final[dict[type[Exception], int]] = {
     errors.OutOfOrderSequence: error_codes.OUT_OF_ORDER_SEQUENCE_NUMBER,
     errors.FencedProducer: error_codes.INVALID_PRODUCER_EPOCH,
     errors.OtherProducer: error_codes.INVALID_PRODUCER_ID_MAPPING,
-    errors.UnknownProducer: error_codes.UNKNOWN_PRODUCER_ID,
     errors.NoTransaction: error_codes.INVALID_TXN_STATE,
     errors.TransactionEnding: error_codes.CONCURRENT_TRANSACTIONS,
     errors.InvalidTimeout: error_codes.INVALID_TRANSACTION_TIMEOUT,

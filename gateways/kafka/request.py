@@ -54,7 +54,7 @@ class Api:
 
 
 class Request:
-    """`data[at:end]` is the body."""
+    """One request of a client, from its header to its answer. `data[at:end]` is the body."""
 
     __slots__ = ("session", "api", "version", "correlation_id", "data", "at", "end", "asked", "parts", "on_turn",
                  "on_end", "on_stopping")

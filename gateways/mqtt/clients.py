@@ -40,7 +40,8 @@ class TopicFields(dict[str, bytes]):
 
 
 class Clients:
-    """One per hub, found through `Services.shared`."""
+    """Who is connected, by tenant and client id, and what is encoded once for many. One per hub, found through
+    `Services.shared`."""
 
     def __init__(self, services: Services) -> None:
         self._by_id: dict[tuple[str, str], MqttSession] = {}

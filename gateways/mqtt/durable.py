@@ -288,7 +288,7 @@ class DurableSession:
             self._outbox.handed_out(len(parts), sum([len(part) for part in parts]), group=group)
 
     def owe_retained(self, topic_filter: str, qos: int, start: str | None) -> None:
-        """Of a filter's retained values those from this address on are still to be sent; None: none. Raises
+        """Those of a filter's retained values from this address on are still to be sent; None: none. Raises
         Stopping."""
         if not self._over:
             self._session.owe_retained(topic_filter, qos, start)

@@ -85,7 +85,7 @@ NO_COUNTS: Final[deque[int]] = deque()
 NO_IDS: Final[list[bytes]] = []
 NO_LATE_ACKS: Final[list[tuple[int, bytes]]] = []
 NOT_STORED: Final = (*NOT_TAKEN, InvalidPublish, OverQuota)
-"""The same, and refusals that only MQTT 5 has."""
+"""Refusals after which a publish is not stored: those above, and what only MQTT 5 has words for."""
 
 LATE_ACKS_MAX: Final = 1000            # bursts of publishes that are not allowed, waiting behind one that is stored
 

@@ -240,7 +240,7 @@ class Sender(Protocol):
 
 
 class Outbox:
-    """The switchboard's `LiveListener`."""
+    """What one client is sent, and what of it is in flight. The switchboard's `LiveListener`."""
 
     def __init__(self, link: Link, guard: Guard, clients: Clients, config: MqttConfig, trace: Trace,
                  session: Sender, outgoing: Outgoing | None = None) -> None:

@@ -50,7 +50,7 @@ Portion = tuple[int, int, int]
 
 
 class GrantedFilter(NamedTuple):
-    """One filter."""
+    """A filter that a client has, as it was granted."""
 
     qos: int
     """Granted."""

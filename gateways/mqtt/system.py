@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.mqtt.clients import Clients
 from gatehouse.gateways.mqtt.mapping import SYSTEM, topic_field
+from gatehouse.gateways.version import hub_version
 from gatehouse.kernel.addresses.address import levels_of
 from gatehouse.kernel.addresses.filters import matches, parse_filter
 
@@ -34,16 +34,8 @@ Figures = dict[str, bytes]
 """Values by topic name."""
 
 
-def own_version() -> str:
-    """Of what is installed."""
-    try:
-        return version("gatehouse")
-    except PackageNotFoundError:
-        return "0"
-
-
 class SystemFigures:
-    """One per hub, found through `Services.shared`."""
+    """The figures under `$SYS`, and who listens to them. One per hub, found through `Services.shared`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -78,7 +70,7 @@ class SystemFigures:
                    "publish/received": flow.messages_in, "publish/sent": flow.messages_out,
                    "publish/dropped": dropped, "bytes/received": flow.bytes_in, "bytes/sent": flow.bytes_out}
         shown: dict[str, object] = {
-            "version": f"gatehouse version {own_version()}",
+            "version": f"gatehouse version {hub_version()}",
             "uptime": f"{(now_ms - self._begun_ms) // 1000} seconds",
             "clients/total": connected + asleep, "clients/connected": connected, "clients/active": connected,
             "clients/disconnected": asleep, "clients/inactive": asleep, "clients/maximum": self._most_connected,

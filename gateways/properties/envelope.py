@@ -68,7 +68,7 @@ class Cell(NamedTuple):
 
 
 class EnvelopeField(NamedTuple):
-    """One row."""
+    """One row of the property table."""
 
     name: str
     """The name of the field's record header, where it has one."""

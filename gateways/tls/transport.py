@@ -75,7 +75,8 @@ _CLOSED: Final = 3         # nothing is read or written any more
 
 
 class TlsTransport(asyncio.Transport, asyncio.Protocol):  # decision 96
-    """See above. `make` makes the door's protocol once the peer has shown that it speaks TLS."""
+    """One TLS connection, between a socket's transport and a door's protocol. `make` makes that protocol once the peer
+    has shown that it speaks TLS."""
 
     __slots__ = ("_context", "_doorstep", "_held_bytes", "_incoming", "_make", "_outgoing", "_peer", "_protocol",
                  "_raw", "_reader", "_resumed", "_stage", "_timeout_s", "_timer", "_tls")

@@ -203,11 +203,6 @@ class Routes:
         key = key_of_text(address)
         return Routed(UNROUTED, key, key, False, None)
 
-    def reverse(self, topic: str, key: bytes | None) -> str | None:
-        """The address that routes to exactly this topic and key; None if topic and key say none."""
-        address = self.address_of(topic, key)
-        return address if self._leads_to(address, topic, key) else None
-
     def address_of(self, topic: str, key: bytes | None, headers: Headers = ()) -> str:
         """The address of a stored record; total. Headers are believed as the rules above say."""
         said = stated_in(headers) if headers else None

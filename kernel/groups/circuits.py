@@ -114,7 +114,8 @@ class GroupCircuit:
 
 
 class GroupCircuits:
-    """Those of all groups; a `kernel.write.pending_frame.Participant` of frames before which one opened or closed."""
+    """The circuits of all groups; a `kernel.write.pending_frame.Participant` of frames before which one opened or
+    closed."""
 
     def __init__(self, core: Core) -> None:
         self._core = core

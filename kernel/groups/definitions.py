@@ -148,7 +148,7 @@ class QueueDefinitions(Definitions[Queue]):
 
 
 class GroupDefinitions(Definitions[GroupSettings]):
-    """Of groups, leased and assigned."""
+    """The definitions of groups, leased and assigned."""
 
     def __init__(self, state: StateTable) -> None:
         super().__init__(state, Kind.GROUP, lambda _, value: decode_group(value), encode_group)

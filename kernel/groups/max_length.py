@@ -42,7 +42,7 @@ def most(limit: int) -> int:
 
 
 class MaxLength(Policy):
-    """One queue's."""
+    """The policy that holds one queue to its limits."""
 
     def __init__(self, core: Core, group: LeasedGroup, queue: Queue) -> None:
         self._core = core

@@ -154,7 +154,7 @@ class Selecting(Policy):
 
 
 class KeyOrder:
-    """Of one cursor: which message has a key, and which ones wait for it. Keeps offsets alone."""
+    """Which message of one cursor has a key, and which ones wait for it. Keeps offsets alone."""
 
     def __init__(self) -> None:
         self._holder: dict[bytes, int] = {}              # key: the offset that has it

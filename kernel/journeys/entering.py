@@ -104,7 +104,7 @@ class Contexts:
         return first
 
     def trace_id(self, number: int) -> bytes:
-        """Of a number."""
+        """The trace id that a number stands for."""
         return trace_of(self.own, number)
 
     def header(self, number: int) -> bytes:

@@ -48,7 +48,6 @@ PREFIX: Final = b"j"
 META: Final = b"jm"
 LAYOUT: Final = 2
 LOW_BITS: Final = 20
-LOW: Final = (1 << LOW_BITS) - 1
 COUNT_BITS: Final = 12
 MAX_BUCKETS: Final = 4_096           # that one look-up goes through: four thousand million events
 

@@ -200,7 +200,7 @@ Stretches = list[tuple[int, "Origin | None"]]
 
 
 class Authors(NamedTuple):
-    """What a column says."""
+    """What a column of authors says."""
 
     first_id: int
     names: list[Origin]

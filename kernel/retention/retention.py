@@ -108,7 +108,7 @@ def merged(needed: Needed, other: Needed) -> Needed:
 
 
 class Retention:
-    """`worker` does what blocks."""
+    """What lets the oldest segments of the log go. `worker` does what blocks."""
 
     def __init__(self, *, loop: Loop, worker: Worker, clock: Clock, disk_guard: DiskGuard, log: Log, index: Index,
                  state: StateTable, topics: Topics, watermarks: Watermarks, memtables: Memtables,

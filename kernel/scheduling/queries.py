@@ -76,7 +76,7 @@ Page = tuple[list[Scheduled], "bytes | None"]
 
 
 class Queries:
-    """`worker` reads the index."""
+    """What answers questions about scheduled messages, and recalls them. `worker` reads the index."""
 
     def __init__(self, *, worker: Worker, index: Index, state: StateTable, clock: Clock, book: Book,
                  fatal: Callable[[str], None], recorder: Recorder | None = None) -> None:

@@ -102,7 +102,7 @@ class Pending(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """What became of one."""
+    """What became of a scheduled message."""
 
     fate: Fate
     times: int

@@ -41,7 +41,7 @@ class Due(NamedTuple):
 
 
 AT_ONCE: Final = Due(0, False, 0)
-"""And once."""
+"""Due now, and once."""
 
 
 class Scheduling:

@@ -78,7 +78,7 @@ class Inside(NamedTuple):
 
 
 class Batches:
-    """Appends them."""
+    """What appends producers' batches."""
 
     def __init__(self, *, appending: Appending, committer: Committer, validating: Validating, topics: Topics,
                  places: Places, subscriptions: Subscriptions, producers: Producers, idempotency: Idempotency,

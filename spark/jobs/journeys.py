@@ -35,7 +35,7 @@ ACCURACY: Final = 1_000
 
 
 def fields_of(value: bytes | None) -> tuple[int, int, int, int, str, str, str, int] | None:
-    """Of a record of the topic, on an executor; None where it is no event, or one of a later hub."""
+    """What a record of the topic says, read on an executor; None where it is no event, or one of a later hub."""
     try:
         event = decode(bytes(value or b""), 0)
     except CorruptEvent:

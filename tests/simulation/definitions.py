@@ -80,8 +80,17 @@ class Definitions:
             self.topics.note(self.now())
 
     def found(self) -> None:
-        """A new life, or the disk was full and what was not durable is taken back."""
+        """A new life."""
+        self.topics_found()
+        self.offsets_found()
+
+    def topics_found(self) -> None:
+        """A new life, or the disk was full, and topics that are not durable have just been taken back. By the time at
+        which a client hears of that, somebody else may have made one anew."""
         self.topics.found(self.now())
+
+    def offsets_found(self) -> None:
+        """A new life, or a client hears that the disk was full, and what was not durable is taken back."""
         there = self._simulation.reading.partition_ids()
         for (group, partition_id), history in self._offsets.items():
             if partition_id in there:

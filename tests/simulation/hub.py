@@ -14,6 +14,7 @@ from gatehouse.kernel.log.log import Damage
 from gatehouse.kernel.log.segments import SegmentLog
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.world import Restless, World
+from gatehouse.kernel.write.pending_frame import PendingFrame
 from gatehouse.transactions.coordinator import Transactions
 from tests.simulation.disk import Crash, CrashKind, SimDisk
 from tests.simulation.store import SimStore
@@ -57,6 +58,7 @@ class SimHub:
         self._dated: list[tuple[int, int]] = []
         self.network: Callable[[Random], bool] = lambda random: False
         self.after_step: Callable[[], None] = lambda: None
+        self.after_taking_back: Callable[[], None] = lambda: None    # of topics, before any owner hears of it
 
     def start(self) -> None:
         """Recover. Raises Crash where one is due, LogFull where the disk is."""
@@ -71,9 +73,21 @@ class SimHub:
             on_damage=self.damage.append, on_error=self.errors.append, new_shard=self.shard)
         self.kernel.deliveries.slices.slice_ms = 0     # all the turns of the loop that there can be
         self.kernel.open()
+        self._watch_taking_back()
         self.kernel.background.stop()     # what the simulator reads waits for workers, not for time
         self.transactions = Transactions(self.kernel, SETTINGS)
         self.transactions.open()
+
+    def _watch_taking_back(self) -> None:
+        """Owners may make a topic anew as soon as they hear of a refusal: what was there before that is seen here."""
+        changes = self.kernel._topic_changes
+        failed = changes.failed
+
+        def taken_back(frames: list[PendingFrame]) -> None:
+            failed(frames)
+            self.after_taking_back()
+
+        changes.failed = taken_back  # type: ignore[method-assign]
 
     def _end(self, message: str) -> None:
         """The process ends, as it does in the real hub."""

@@ -6,14 +6,14 @@
     recalled   delivered though a recall was answered
     lost       acknowledged, not recalled, and nowhere; or what became of it is forgotten within a day of hub time,
                which jumps by decades where a start finds the wall clock set from 1970 to now
-    disorder   of two that waited together the later one came first
+    disorder   of two that waited together the later one came first; not where the wall clock was set back behind a time
+               that had come before the other was told to wait
     moved      delivered under another id than was told
 
 They go to a topic of a tenant of their own, so that `checker`, which knows what was sent when, need not know of them.
 """
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.kernel.errors import AlreadyDelivered, KeptFull, StorageFull, UnknownScheduled
@@ -47,6 +47,8 @@ class Later:
         self.sent_ms = now_ms                    # by the same clock
         self.id: int | None = None               # told; then it must be delivered, or recalled
         self.told_ms = 0
+        self.told_at = 0                         # which look at the clock was the last before
+        self.came_at = 0                         # which look saw that its time had come, by the wall clock; 0: none yet
         self.waited_ms = 0                       # by hub time: it waited still
         self.refused = False
         self.asked = False                       # to recall it
@@ -68,12 +70,9 @@ class Later:
 class Call:
     """The owner of one call."""
 
-    def __init__(self, messages: list[Later], known: set[int], told_ms: Callable[[], int],
-                 now_ms: Callable[[], int]) -> None:
+    def __init__(self, messages: list[Later], scheduled: Scheduled) -> None:
         self._messages = messages
-        self._known = known
-        self._told_ms = told_ms
-        self._now_ms = now_ms
+        self._scheduled = scheduled
 
     def on_stored(self, stored: list[Stored]) -> None:
         for answer in stored:
@@ -82,10 +81,7 @@ class Call:
                     one.refused = True
                 continue
             for one, (_, _, message_id) in zip(self._messages, answer.positions, strict=True):
-                if message_id in self._known:
-                    raise Broken(f"the id {message_id} was given twice")
-                self._known.add(message_id)
-                one.id, one.told_ms, one.waited_ms = message_id, self._told_ms(), self._now_ms()
+                self._scheduled.waits(one, message_id)
 
 
 class Scheduled:
@@ -95,6 +91,8 @@ class Scheduled:
         self._ids: set[int] = set()
         self._refused = (0, 0)                   # flushes, and when that was seen
         self._start = 0                          # of the partition: what was before it is dropped
+        self._looks = 0                          # at the clock
+        self._by_wall: list[Later] = []          # whose times have not been seen to come
 
     @property
     def _now_ms(self) -> int:
@@ -104,6 +102,21 @@ class Scheduled:
         """Not before, by either clock."""
         loop = self._simulation.hub.world.loop
         return max(loop.now_ms(), loop.wall_ms())
+
+    def note(self) -> None:
+        """Look at the wall clock: whose time has come may be on its way, also if the clock is set back now."""
+        self._looks += 1
+        wall_ms = self._simulation.hub.world.loop.wall_ms()
+        for later in self._by_wall:
+            if later.due_ms <= wall_ms:
+                later.came_at = self._looks
+        self._by_wall = [later for later in self._by_wall if not later.came_at]
+
+    def waits(self, later: Later, message_id: int) -> None:
+        if message_id in self._ids:
+            raise Broken(f"the id {message_id} was given twice")
+        self._ids.add(message_id)
+        later.id, later.told_ms, later.told_at, later.waited_ms = message_id, self._told_ms(), self._looks, self._now_ms
 
     # ---- steps
 
@@ -119,12 +132,14 @@ class Scheduled:
             delay_ms = DELAYS_MS[(delay + i * i) % len(DELAYS_MS)]
             batch.append(Later(len(self._messages), sent_ms + delay_ms, by_wall, sent_ms, repeats))
             self._messages.append(batch[-1])
+            if by_wall:
+                self._by_wall.append(batch[-1])
             due = (sent_ms + delay_ms, 0) if by_wall else (0, delay_ms)
             whens.append(When(due[0], REPEAT if repeats else "", due[1]) if delay_ms or repeats else NOW)
         size = (10, 100, 3_000)[count % 3]
         messages = [(placement, b"%d:" % one.number + b"x" * size, NO_HEADERS, 1, 0) for one in batch]
         try:
-            kernel.schedule(messages, whens, Call(batch, self._ids, self._told_ms, lambda: self._now_ms))
+            kernel.schedule(messages, whens, Call(batch, self))
         except KeptFull:
             for one in batch:
                 one.refused = True
@@ -175,7 +190,7 @@ class Scheduled:
                 continue
             for before in order[-COMPARED:]:
                 if one.by_wall == before.by_wall and one.due_ms < before.due_ms and one.id is not None \
-                        and one.told_ms < one.due_ms:
+                        and one.told_ms < one.due_ms and not 0 < before.came_at <= one.told_at:
                     raise Broken(f"disorder: {before.number}, due at {before.due_ms}, came before {one.number}, due at "
                                  f"{one.due_ms}")
             order.append(one)

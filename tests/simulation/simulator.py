@@ -72,6 +72,7 @@ class Simulation:
         self.sleepers = Sleepers(self)
         self.hub.network = self.doors.step
         self.hub.after_step = self.after_step
+        self.hub.after_taking_back = self.definitions.topics_found
         self.done: list[Step] = []
         self._crash_kind = crash_kind
         self._flips = 0
@@ -99,6 +100,7 @@ class Simulation:
     def after_step(self) -> None:
         self.definitions.note()
         self.assigned.note()
+        self.scheduled.note()
 
     def note(self) -> None:
         """Remember what may have changed."""
@@ -153,8 +155,8 @@ class Simulation:
         return any(partition_id in topic.partition_ids() for topic in self.hub.kernel.topics())
 
     def refused(self) -> None:
-        """The disk was full, and what was not durable is taken back."""
-        self.definitions.found()
+        """The disk was full, and what was not durable is taken back; topics were looked at before anybody heard."""
+        self.definitions.offsets_found()
         self.assigned.found()
 
     def _crashed(self, kind: CrashKind) -> None:
@@ -266,7 +268,8 @@ class Simulation:
         self.hub.set_by_ms = 0
         self.hub.settle(self._random)
         self.note()
-        answered_ms = self.hub.world.loop.now_ms() - self.plan.settings.idempotency_ms + RESTARTED_MS
+        answered_ms = max(self.hub.world.loop.now_ms() - self.plan.settings.idempotency_ms + RESTARTED_MS,
+                          self._too_many_ms())
         before = self.dump(answered_ms)
         self._crashed(self._some_kind())
         self._restart()
@@ -279,6 +282,14 @@ class Simulation:
         rebuilt = self.dump(answered_ms)
         if rebuilt != before:
             raise Broken(f"building the index anew changed {difference(before, rebuilt)}")
+
+    def _too_many_ms(self) -> int:
+        """When the newest of the idempotency keys was answered that are too many; 0 where none are. They leave the
+        window with the next frame, which may be one of a start."""
+        answered_ms = sorted(decode_answer(value).stored_ms for value in
+                             self.hub.kernel._idempotency._window._answers.values())
+        excess = len(answered_ms) - self.plan.settings.max_idempotency_keys
+        return answered_ms[excess - 1] if excess > 0 else 0
 
     def check(self, *_: int) -> None:
         """Read everything."""

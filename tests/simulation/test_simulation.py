@@ -38,11 +38,13 @@ from gatehouse.kernel.scheduling.plan import Plan
 from gatehouse.kernel.scheduling.schedule_records import decode
 from gatehouse.kernel.scheduling.timers import Timers
 from gatehouse.kernel.state.state import Kind, StateChanges, StateTable
+from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
 from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import WorkerWriter
 from gatehouse.kernel.write.idempotency import Window
 from gatehouse.kernel.write.pending_frame import PendingFrame
 from gatehouse.kernel.write.producers import Producers
+from gatehouse.kernel.write.topic_changes import TopicChanges
 from gatehouse.transactions.access import Access
 from gatehouse.transactions.book import Book as TransactionBook
 from gatehouse.transactions.checking import Checking
@@ -63,7 +65,9 @@ NOTICED_BY = {
     "recalling_without_taking_off_the_timer": 2, "without_copies_of_dead_letters": 14,
     "without_keys_that_are_taken_at_a_start": 7, "refusing_by_what_is_not_stored": 2,
     "reading_what_is_about_to_change": 24, "without_dead_letters_of_silence": 3,
-    "committing_what_is_rolled_back": 55, "answering_acks_before_they_are_stored": 2,
+    "keeping_topics_that_a_full_disk_refused": 2, "taking_back_topics_that_are_durable": 3,
+    "making_refused_topics_anew_unasked": 2, "committing_what_is_rolled_back": 55,
+    "answering_acks_before_they_are_stored": 2,
 }
 """The first seed that notices a mutant, where it is not 1: tried first, the others where plans have changed since."""
 
@@ -75,6 +79,23 @@ def test_a_random_plan(seed: int) -> None:
 
 def test_nobody_is_asked_about_what_was_decided_while_the_question_waited_for_its_turn() -> None:
     simulate(5094, 200)
+
+
+def test_a_topic_that_a_full_disk_refused_is_made_anew_before_the_next_client_hears_of_it() -> None:
+    simulate(5512, 200)
+
+
+@pytest.mark.parametrize("seed", [5513, 5674])
+def test_messages_for_later_whose_times_had_come_before_the_clock_was_set_back(seed: int) -> None:
+    simulate(seed, 200)
+
+
+def test_an_mqtt_session_that_ended_acknowledges_nothing_more() -> None:
+    simulate(5719, 200)
+
+
+def test_idempotency_keys_that_are_too_many_leave_with_the_frame_of_a_start() -> None:
+    simulate(5722, 200)
 
 
 @pytest.mark.parametrize("seed", [3, 4, 5, 26])    # in 3 segments go; 26: half messages; `make soak`: more
@@ -354,6 +375,26 @@ def without_dead_letters_of_silence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Halves, "dead_letter", lambda *arguments: None)
 
 
+def keeping_topics_that_a_full_disk_refused(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(TopicChanges, "failed", lambda changes, frames: None)
+
+
+def taking_back_topics_that_are_durable(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Topics, "settle", lambda topics, changes: None)
+
+
+def making_refused_topics_anew_unasked(patch: pytest.MonkeyPatch) -> None:
+    real = Topics.undo
+
+    def undo(topics: Topics) -> list[Topic]:
+        touched = real(topics)
+        if touched and topics.get(touched[0].name, touched[0].tenant) is None:
+            topics.create(touched[0].name, touched[0].tenant, 1, TopicSettings(), 0)
+        return touched
+
+    patch.setattr(Topics, "undo", undo)
+
+
 def committing_what_is_rolled_back(patch: pytest.MonkeyPatch) -> None:
     """The messages of every tenth roll-back get out."""
     real = Transactions.decide
@@ -380,7 +421,8 @@ MUTANTS: Final = {broken.__name__: broken for broken in (
     forgetting_which_leases_run_at_a_start, without_the_ends_of_transactions, without_moving_what_stays_undecided,
     answering_decisions_before_they_are_stored, refusing_by_what_is_not_stored, reading_what_is_about_to_change,
     without_checks_in_the_log, without_what_is_open_at_a_start, committing_without_offsets,
-    without_dead_letters_of_silence, committing_what_is_rolled_back,)}
+    without_dead_letters_of_silence, keeping_topics_that_a_full_disk_refused, taking_back_topics_that_are_durable,
+    making_refused_topics_anew_unasked, committing_what_is_rolled_back,)}
 
 
 @pytest.fixture(scope="session")

@@ -29,6 +29,10 @@ def services_of(hub: SimHub) -> Services:
     return Services("hub", hub.kernel, Admission(hub.kernel, now_ms), now_ms)
 
 
+def _discard(data: bytes) -> None:
+    """The connection is ending."""
+
+
 class Wire:
     """`contract.Link`, and the network. `step` moves some bytes one way."""
 
@@ -64,11 +68,13 @@ class Wire:
 
     @property
     def write(self) -> Callable[[bytes], None]:
-        return self._to_peer.extend
+        """As in the real connection, what is written after `close` goes nowhere."""
+        return _discard if self._ending else self._to_peer.extend
 
     @property
     def write_many(self) -> Callable[[list[bytes]], None]:
-        return lambda parts: self._to_peer.extend(b"".join(parts))
+        write = self.write
+        return lambda parts: write(b"".join(parts))
 
     def close(self, reason: str = "") -> None:
         self._ending = True

@@ -20,7 +20,7 @@ LOST: Final = (pika.exceptions.AMQPError, AMQPConnectorException, OSError)
 
 
 class AmqpLink:
-    """Use it as `with`."""
+    """The shop's way to the hub by AMQP. Use it as `with`."""
 
     def __init__(self, place: OrderPlace) -> None:
         self._inboxes: dict[str, deque[Any]] = {name: deque() for name in (HELD, DECIDED, CHECKS)}

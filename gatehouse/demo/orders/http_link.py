@@ -23,7 +23,7 @@ class _Listener:
 
 
 class HttpLink:
-    """Use it as `with`."""
+    """The shop's way to the hub by HTTP. Use it as `with`."""
 
     def __init__(self, place: OrderPlace) -> None:
         self._client = SyncClient(place.url, timeout_s=ANSWER_S, retry=NO_RETRY)

@@ -16,7 +16,8 @@ DECIDE: Final = "txn-decide"
 
 
 class KafkaLink:
-    """Use it as `with`. librdkafka connects again by itself, and sends again what was not answered."""
+    """The shop's way to the hub by Kafka. Use it as `with`. librdkafka connects again by itself, and sends again
+    what was not answered."""
 
     def __init__(self, place: OrderPlace) -> None:
         self._where = {"bootstrap.servers": f"{place.host}:{place.port}", "reconnect.backoff.max.ms": 500,

@@ -17,7 +17,8 @@ CHECKS: Final = f"$txn/check/{GROUP}"
 
 
 class MqttLink:
-    """Use it as `with`. Paho could connect again by itself, and would send again; the shop makes a new link."""
+    """The shop's way to the hub by MQTT. Use it as `with`. Paho could connect again by itself, and would send
+    again; the shop makes a new link."""
 
     def __init__(self, place: OrderPlace) -> None:
         self._inboxes: dict[str, queue.Queue[Any]] = {name: queue.Queue() for name in (HELD, DECIDED, CHECKS)}

@@ -206,7 +206,7 @@ class LimitBook:
         return (*meters, *special)
 
     def _meters_of_client(self, direction: str, user: str, tenant: str, client_id: str, now_ms: int) -> list[Meter]:
-        """Of a user and his client id, the most special ones first. What yields to one before it is left out."""
+        """The meters of a user and his client id, the most special first. What yields to one before it is left out."""
         meters: list[Meter] = []
         for kind, name, each in ((USER_CLIENT, f"{user}/{client_id}", f"{user}/{EACH}"), (USER, user, ""),
                                  (USER_CLIENT, f"{EACH}/{client_id}", f"{EACH}/{EACH}"), (USER, "", EACH),

@@ -247,8 +247,8 @@ class Charging:
         return charges
 
     def _require_room(self, charges: Sequence[Charge], topic: str) -> None:
-        """Of a batch whose door has a word for what cannot be stored, whatever its topic does at a limit. Raises
-        NoRoomLeft, OverQuota."""
+        """Where as much is stored as may be, refuse a batch whose door has a word for that, whatever its topic does at
+        a limit. Raises NoRoomLeft, OverQuota."""
         now_ms = self._now_ms()
         for charge in charges:
             for meter in charge.meters:

@@ -23,7 +23,7 @@ NO_BOUND: Final = 1 << 62
 
 
 class StoredBound:
-    """Of one limit, for one tenant or topic."""
+    """How much may be stored of one tenant or topic, as one limit says, and how much is."""
 
     __slots__ = ("_began", "_found", "_most", "_since", "is_looking")
 

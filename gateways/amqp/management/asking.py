@@ -94,7 +94,7 @@ class Host(NamedTuple):
 
 
 class Asking:
-    """One call."""
+    """One call of the management interface, and who asks."""
 
     def __init__(self, services: Services, ask: HttpAsk) -> None:
         self.services = services

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gatehouse.gateways.amqp.broker import DOOR_NAME
 from gatehouse.gateways.amqp.exchanges import ROUTERS
-from gatehouse.gateways.amqp.login import RABBITMQ_VERSION, hub_version
+from gatehouse.gateways.amqp.login import RABBITMQ_VERSION
 from gatehouse.gateways.amqp.management.asking import Asking, Row, bad_request, listed, nothing_there, one
 from gatehouse.gateways.amqp.management.changing import declare_queue
 from gatehouse.gateways.amqp.management.messages import send, take
@@ -22,6 +22,7 @@ from gatehouse.gateways.amqp.management.seeing import (
 from gatehouse.gateways.amqp.properties import write
 from gatehouse.gateways.amqp.tables import Table
 from gatehouse.gateways.contract import HttpAnswer
+from gatehouse.gateways.version import hub_version
 
 MEMORY: Final = (
     "connection_readers", "connection_writers", "connection_channels", "connection_other", "queue_procs",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.gateways.amqp.broker import DOOR_NAME
-from gatehouse.gateways.amqp.login import RABBITMQ_VERSION, hub_version
+from gatehouse.gateways.amqp.login import RABBITMQ_VERSION
 from gatehouse.gateways.amqp.management.asking import Asking, Row, nothing_there
 from gatehouse.gateways.amqp.management.seeing import (
     described_connections,
@@ -19,6 +19,7 @@ from gatehouse.gateways.amqp.management.seeing import (
     show_queue,
 )
 from gatehouse.gateways.contract import HttpAnswer
+from gatehouse.gateways.version import hub_version
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import HttpAsk, Services

@@ -57,7 +57,7 @@ _RANGE: Final = re.compile(r"bytes=([0-9]{0,19})-([0-9]{0,19})")
 
 
 @declare("backups", answers=(Answer(201, "What the backup consists of.", BACKUP),), needs=ADMINISTERING,
-         problems=("too_many_backups", "storage_failed", "not_built"))
+         problems=("too_many_backups", "storage_failed"))
 async def begin(door: Door, call: Call) -> Answered:
     """Begin a backup.
 
@@ -87,7 +87,7 @@ async def begin(door: Door, call: Call) -> Answered:
 
 @declare("backups", path=(ID, FILE), headers=(RANGE,), needs=ADMINISTERING,
          answers=(Answer(200, "The file.", BINARY, BYTES), Answer(206, "The range of it.", BINARY, BYTES)),
-         problems=("unknown_backup", "not_found", "range_not_satisfiable", "not_built"))
+         problems=("unknown_backup", "not_found", "range_not_satisfiable"))
 async def read(door: Door, call: Call) -> Answered:
     """Read a file of a backup, or a range of its bytes."""
     backups, _ = await _administered(door, call)
@@ -115,7 +115,7 @@ async def read(door: Door, call: Call) -> Answered:
 
 
 @declare("backups", path=(ID,), needs=ADMINISTERING, answers=(Answer(204, "It has ended."),),
-         problems=("unknown_backup", "not_built"))
+         problems=("unknown_backup",))
 async def end(door: Door, call: Call) -> Answered:
     """End a backup."""
     backups, _ = await _administered(door, call)

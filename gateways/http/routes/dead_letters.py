@@ -4,10 +4,11 @@
     POST /v1/dead-letters/redrive                 {"group", "ids": [...]} or {"group", "all": true}
 
 A dead letter is the message as it was, at the place where it died, with `dead_letter`: `reason` (`attempts`,
-`rejected`, `expired`), `attempts`, `at`, and in `history` the deaths before that, oldest first. Redriven, it is behind
-what its partition holds now, under the same id, and every reader of the topic sees it again. The answer counts what
-went (`redriven`), names up to 1,000 that did not (`left`; then it is 207), and says whether there is `more`: then ask
-again.
+`rejected`, `expired`, `overflow`, of a half message `unanswered`; `unknown` where somebody else put it there),
+`attempts`, `at`, and in `history` the deaths before that, oldest first; of a half message also its `transaction`.
+Redriven, it is behind what its partition holds now, under the same id, and every reader of the topic sees it again. The
+answer counts what went (`redriven`), names up to 1,000 that did not (`left`; then it is 207), and says whether there is
+`more`: then ask again.
 """
 from __future__ import annotations
 

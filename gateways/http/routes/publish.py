@@ -93,7 +93,7 @@ PROBLEMS_OF_A_PUBLISH: Final = (
     *PROBLEMS_OF_A_PLACE, "unknown_partition", "unknown_queue", "invalid_topic", "invalid_cloud_event",
     "invalid_delay", "invalid_schedule",
     "message_too_large", "idempotency_conflict", "over_quota", "too_many_scheduled", "queue_full", "kept_full",
-    "receipt_denied", "not_built", "invalid_body", "unsupported_media_type", "nothing_stored")
+    "receipt_denied", "invalid_body", "unsupported_media_type", "nothing_stored")
 
 
 RESULT: Final = {"anyOf": [object_of({**PUBLISHED_FIELDS, "status": one_of(201, 202)}), PROBLEM]}

@@ -69,7 +69,8 @@ class Came:
 
 # decision 211: answers come to one queue of the door, or to an address of the caller's
 class Answers:
-    """Those that one tenant's requests wait for. A member of the queue's group, and a `LiveListener` for addresses."""
+    """The answers that one tenant's requests wait for. It is a member of the queue's group, and a `LiveListener` for
+    addresses."""
 
     def __init__(self, door: Door, tenant: str) -> None:
         self._door = door

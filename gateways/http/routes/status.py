@@ -75,7 +75,7 @@ STATUS: Final = Named("Status", object_of(
      "you": object_of({"user": TEXT, "tenant": TEXT, "anonymous": FLAG, "administrator": FLAG})}, FOR_ADMINISTRATORS))
 
 
-@declare("hub", answers=(Answer(200, "How it is.", STATUS),), problems=("not_built",))
+@declare("hub", answers=(Answer(200, "How it is.", STATUS),))
 async def get_status(door: Door, call: Call) -> Answered:
     """How the hub is: doors, rates, log, disk, groups.
 
@@ -88,8 +88,7 @@ async def get_status(door: Door, call: Call) -> Answered:
     return json_answer({**document, "you": _describe(door, principal)}, headers=NO_STORE)
 
 
-@declare("hub", query=(TICKET,), answers=(Answer(200, "Events until somebody hangs up.", TEXT, "text/event-stream"),),
-         problems=("not_built",))
+@declare("hub", query=(TICKET,), answers=(Answer(200, "Events until somebody hangs up.", TEXT, "text/event-stream"),))
 async def stream_status(door: Door, call: Call) -> Answered:
     """How the hub is, every second, as Server-Sent Events.
 

@@ -65,7 +65,6 @@ MAX_SETTING: Final = (1 << 63) - 1
 _SETTING: Final = Annotated[int, Meta(ge=1, le=MAX_SETTING)] | None
 _Partitions: TypeAlias = Annotated[Annotated[int, Meta(ge=1)] | None, shown(**nullable(
     {"type": "integer", "minimum": 1, "maximum": MAX_PARTITIONS}))]
-FLAGS: Final = tuple(name for name, value in asdict(TopicSettings()).items() if isinstance(value, bool))
 
 
 class TopicInput(document_like(  # type: ignore[misc]

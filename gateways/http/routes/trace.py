@@ -435,7 +435,7 @@ def describe(door: Door, principal: Principal, journey: Journey) -> dict[str, An
 
 
 def _by_link(journey: Journey, first: Event | None, sees_all: bool) -> dict[str, Any]:
-    """Of a message that came over a link: which, from which hub, and its id on the hub that stored it first."""
+    """By which link a message came, from which hub, and its id on the hub that stored it first; else nothing."""
     sender = first if first is not None else journey.publisher
     if sender is None or sender.door != RELAY:
         return {}

@@ -36,12 +36,12 @@ Key = tuple[str, str]
 
 
 def circuit_id(name: str, target: int | None = None) -> str:
-    """Of a webhook, or of one of several targets that it has; see `gateways.circuits`."""
+    """The id of a webhook's circuit, or of that of one of several targets; see `gateways.circuits`."""
     return f"webhook:{name}" if target is None else f"webhook:{name}:{target + 1}"
 
 
 class Webhooks:
-    """Started once the hub is ready; stopped before the kernel."""
+    """All webhooks of the hub, by tenant and name. Started once the hub is ready; stopped before the kernel."""
 
     def __init__(self, door: Door) -> None:
         self.guard = TargetGuard(door.config.webhook_allow)

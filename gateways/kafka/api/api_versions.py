@@ -61,6 +61,7 @@ UNOFFERED: Final = Api(-1, "a request that is not offered", 0, 0, 0, lambda requ
 """Stands for any of them; its requests carry their answers as data."""
 
 PACKAGES: Final = (kafka.protocol.admin, kafka.protocol.consumer, kafka.protocol.metadata, kafka.protocol.producer)
+"""Imported, so that `_answers` finds their classes."""
 
 
 # decision 176

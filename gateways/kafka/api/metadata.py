@@ -5,9 +5,9 @@ Which topics exist shows only to who may publish to them or consume them. Creati
 `auto_create_topics` and the client's own flag, and needs what making a topic by publishing needs: without it a topic
 that is missing is refused as Kafka refuses it, with TOPIC_AUTHORIZATION_FAILED.
 
-The node coordinates transactions, too, for whoever may use their name. Who may not is answered
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, at which every client gives up at once and shows the text beside it. Version 6
-adds the keys of share groups' partitions (KIP-932), which only brokers ask about: those have no coordinator here.
+A transactional id has its coordinator here for whoever has the right `transact` on the group of that name; others are
+answered TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Version 6 adds the keys of share groups' partitions (KIP-932), which
+only brokers ask about: those have no coordinator here.
 """
 from __future__ import annotations
 

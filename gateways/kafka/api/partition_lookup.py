@@ -4,7 +4,8 @@ OffsetForLeaderEpoch 2 to 4: where a partition ended when an epoch did, for clie
 whether what they have read is still so. It is: nothing that was acknowledged is taken back, so an end is never before
 what was read; the answer lets them go on.
 
-DescribeProducers 0: the idempotent producers that partitions know. None of them is in a transaction of Kafka's.
+DescribeProducers 0: the idempotent producers that partitions know. None is shown in a transaction: what that holds is
+in no partition.
 
 ListOffsets 1 to 11: the first and last offset of partitions, and records by their timestamps.
 

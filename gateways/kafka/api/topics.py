@@ -60,7 +60,8 @@ FIRST_THROTTLED: Final = 6       # clients know THROTTLING_QUOTA_EXCEEDED from t
 
 
 class Pace:
-    """Of one request, whose clients know the answer from `first_version` on."""
+    """How fast the parts of one request may change topics. Clients know the answer that says so from `first_version`
+    on."""
 
     def __init__(self, request: Request, first_version: int) -> None:
         self.wait_ms = 0

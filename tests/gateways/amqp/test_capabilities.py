@@ -9,6 +9,7 @@ import pytest
 from gatehouse.gateways.amqp import login, properties
 from gatehouse.gateways.amqp.direct_reply import REPLY_TO
 from gatehouse.gateways.amqp.tables import typed
+from gatehouse.gateways.version import hub_version
 from tests.gateways.amqp.fakes import Client, Hub
 
 PROOFS: dict[str, Callable[[Hub, Client], None]] = {}
@@ -128,7 +129,7 @@ def test_the_version_is_that_of_the_rabbitmq_whose_behaviour_is_found() -> None:
     client.send(login.PROTOCOL_HEADER)
     said: dict[str, Any] = client.got()[0][2]["server_properties"]
     assert (said["version"].value, said["product"].value) == (b"4.0.0", b"RabbitMQ")
-    assert said["information"].value == f"Gatehouse {login.hub_version()}".encode()
+    assert said["information"].value == f"Gatehouse {hub_version()}".encode()
 
 
 @pytest.mark.parametrize("capability", PROOFS)

@@ -13,7 +13,7 @@ from gatehouse.gateways.http.routes import build_table
 from gatehouse.kernel import errors
 
 README = (Path(gatehouse.gateways.http.__file__).parent / "README.md").read_text()
-NOT_HERE = {"kernel_error", "out_of_order_sequence", "fenced_producer", "unknown_producer",
+NOT_HERE = {"kernel_error", "out_of_order_sequence", "fenced_producer",
             "group_full", "member_id_required", "unknown_member", "fenced_member", "stale_generation",
             "rebalancing", "inconsistent_protocol", "unknown_place", "fenced_epoch", "stale_epoch", "instance_taken",
             "unknown_assignor", "invalid_pattern", "session_refused", "too_many_sessions", "too_many_subscriptions",

@@ -18,11 +18,6 @@ from tests.gateways.http.kit import NOW_MS, Client, run_door, until
 from tests.gateways.http.test_door import basic
 
 
-def closed_door(kernel: Any) -> KnownUsers:
-    """Nobody enters without a password; who enters may do nothing."""
-    return KnownUsers(kernel, lambda: NOW_MS, decision=lambda *_: False)
-
-
 def kernel_with_a_topic() -> FakeKernel:
     kernel = FakeKernel()
     kernel.publish("lab/a", b"1")

@@ -340,7 +340,7 @@ def test_a_login_by_certificate_ends_with_it() -> None:
     assert principal.expires_ms == 123_000 and peer.link.reason.startswith("principal_ended: ")
 
 
-def test_a_principal_that_ends_is_closed_and_leaves_its_seat_when_it_goes() -> None:
+def test_a_principal_that_ends_is_closed_and_leaves_its_registration_when_it_goes() -> None:
     peer = closed_peer()
     handshake(peer)
     authenticate(peer, PLAIN)

@@ -222,7 +222,7 @@ def test_zstd_needs_version_7() -> None:
 
 @pytest.mark.parametrize(("error", "code"), [
     (errors.MessageTooLarge("4 MiB"), 10), (errors.OutOfOrderSequence("gap"), 45),
-    (errors.FencedProducer("newer"), 47), (errors.UnknownProducer("?"), 59), (errors.UnknownPartition("gone"), 3),
+    (errors.FencedProducer("newer"), 47), (errors.UnknownPartition("gone"), 3),
     (errors.Stopping("bye"), 6), (errors.UnsupportedBatch("?"), 43), (errors.KernelError("?"), -1)])
 def test_the_kernels_refusals(error: Exception, code: int) -> None:
     peer = peer_with_topic()

@@ -66,10 +66,6 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def order_of(number: str) -> list[int]:
-    return [int(part) for part in re.split(r"[.-]", number)]
-
-
 def test_the_page_of_statements_is_true() -> None:
     assert PAGE.read_text() == page(), "run `python -m tests.gateways.mqtt.test_statements`"
 
