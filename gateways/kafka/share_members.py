@@ -59,6 +59,13 @@ class ShareGroup:
         self.members: dict[str, ShareMember] = {}
         self.epoch = 0
 
+    def remove(self, member_id: str) -> bool:
+        """A member goes; whether it was there."""
+        if self.members.pop(member_id, None) is None:
+            return False
+        self.epoch += 1
+        return True
+
     def assign(self, member: ShareMember, assigned: Assignment) -> None:
         """What the member reads from now on."""
         self.epoch += 1
@@ -92,17 +99,17 @@ class ShareGroups:
     def join(self, tenant: str, name: str, member: ShareMember, now_ms: int, rules: ShareRules) -> ShareGroup:
         """A member comes, or comes again under the same id. Raises Refused where there are too many."""
         group = self.get(tenant, name, now_ms, rules)
-        known = None if group is None else group.members.get(member.member_id)
+        before = None if group is None else group.members.get(member.member_id)
         if group is None:
             group = self._groups[tenant, name] = ShareGroup()
-        if known is None:
+        if before is None:
             if len(group.members) >= rules.max_members or self._count >= MAX_MEMBERS:
                 if not group.members:
                     del self._groups[tenant, name]
                 raise Refused(GROUP_MAX_SIZE_REACHED, f"the group has {len(group.members)} members, as many as may be")
             self._count += 1
         else:
-            member.epoch = known.epoch
+            member.epoch = before.epoch
         group.members[member.member_id] = member
         member.heard_ms = now_ms
         return group
@@ -122,10 +129,9 @@ class ShareGroups:
     def leave(self, tenant: str, name: str, member_id: str) -> bool:
         """A member goes; whether it was there."""
         group = self._groups.get((tenant, name))
-        if group is None or group.members.pop(member_id, None) is None:
+        if group is None or not group.remove(member_id):
             return False
         self._count -= 1
-        group.epoch += 1
         if not group.members:
             del self._groups[tenant, name]
         return True

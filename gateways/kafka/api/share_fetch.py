@@ -270,7 +270,7 @@ class ShareFetch:
     """One fetch until it is answered."""
 
     __slots__ = ("request", "asked", "held", "settlement", "lock_ms", "renews", "deadline_ms", "refusals", "given",
-                 "throttle_ms", "_requests", "_is_settled", "_has_taken", "_ended")
+                 "throttle_ms", "ended", "_requests", "_is_settled", "_has_taken")
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -281,7 +281,7 @@ class ShareFetch:
         self.renews = request.version >= FIRST_WITH_RENEWAL and self.asked.is_renew_ack
         self.lock_ms = self.deadline_ms = self.throttle_ms = 0
         self._requests: list[int] = []                           # by which the kernel was asked for messages
-        self._is_settled = self._has_taken = self._ended = False
+        self._is_settled = self._has_taken = self.ended = False
 
     def settle(self) -> Iterator[None]:
         """What comes first; then it waits for its turn."""
@@ -302,7 +302,6 @@ class ShareFetch:
         if self.held.ended:
             give_back(session, asked.group_id, self.held.take_all())
         self.settlement.when_done(self._on_settled)
-        self.request.on_turn = self.begin
 
     def begin(self) -> None:
         """Its turn has come."""
@@ -368,7 +367,7 @@ class ShareFetch:
 
     def _on_taken(self, topic: Topic, taken: list[Taken], error: KernelError | None) -> None:
         """The kernel gives messages of one topic. Who has been answered, or was given others, gets none."""
-        if self._ended or self._has_taken:
+        if self.ended or self._has_taken:
             return
         if error is not None:
             self._refuse(topic.uuid, error)
@@ -429,11 +428,11 @@ class ShareFetch:
         self._finish()
 
     def _finish(self) -> None:
-        if self._is_settled and self._has_taken and not self._ended:
+        if self._is_settled and self._has_taken and not self.ended:
             self._answer(None)
 
     def _answer(self, refusal: Refused | None) -> None:
-        self._ended = True
+        self.ended = True
         session = self.request.session
         session.wake_at(0, None)
         rows: dict[bytes, list[Row]] = {}
@@ -458,7 +457,7 @@ class ShareFetch:
 
     def end(self) -> None:
         """The connection is gone."""
-        self._ended = True
+        self.ended = True
         self._end_requests()
 
 
@@ -497,7 +496,9 @@ def acquired_of(messages: list[Leased]) -> list[Row]:
 def fetch(request: Request) -> Iterator[None]:
     waiting = ShareFetch(request)
     request.on_end = waiting.end
-    return waiting.settle()
+    yield from waiting.settle()
+    if not waiting.ended:
+        request.on_turn = waiting.begin
 
 
 # ---- ShareAcknowledge
