@@ -589,10 +589,12 @@ class ProducerTransactions:  # decision 361
 
     def _enter(self, commit: Commit, values: list[bytes | None]) -> None:
         batches = []
+        before_bytes = 0
         for value in values:
             if value is not None:
-                partition_id, _, _, is_traced = _HELD.unpack_from(value)
-                batches.append(Unseen(partition_id, is_traced, value[_HELD.size:]))
+                partition_id, held_bytes, _, is_traced = _HELD.unpack_from(value)
+                batches.append(Unseen(partition_id, held_bytes - before_bytes, is_traced, value[_HELD.size:]))
+                before_bytes = held_bytes
         assert len(batches) == commit.producer.held or not self._is_current(commit.producer), "what is held is there"
         self._reading = True
         self._batches.open_held(batches, partial(self._opened, commit))

@@ -60,6 +60,7 @@ class Unseen(NamedTuple):
     """A batch that is held: in no partition, until its producer commits."""
 
     partition_id: int
+    opened_bytes: int                      # at most
     is_traced: bool                        # some of it is to be followed, as its sender has the right to ask
     batch: bytes
 
@@ -359,13 +360,13 @@ class Batches:
     def open_held(self, held: list[Unseen], on_open: OnOpen) -> None:
         """Batches that were held, as far as somebody looks into them, but for those of topics that are gone."""
         arrived = []
-        for partition_id, is_traced, batch in held:
+        for partition_id, opened_bytes, is_traced, batch in held:
             of = self._topics.of_partition(partition_id)
             if of is not None:
                 settings = of[0].settings
                 wanted = settings.compact or settings.interpret_headers or self._listens(of[0])
                 arrived.append(Arrived(partition_id, batch, read_header(batch), of, MAX_OPENED_BYTES, wanted,
-                                       is_traced))
+                                       is_traced, opened_bytes))
         self._validating.open(arrived, partial(on_open, arrived))
 
     def release(self, arrived: list[Arrived], validated: list[Validated], origin: Origin,

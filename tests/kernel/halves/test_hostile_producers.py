@@ -417,6 +417,25 @@ def test_a_sender_with_the_right_has_a_record_of_a_transaction_followed(asks: bo
     assert (HEADER in dict(rig.read("a")[0][4])) is asks
 
 
+@pytest.mark.parametrize("size_bytes", [100, 3_000_000])
+@pytest.mark.parametrize("rate", [0.01, 1.0])
+def test_what_is_packed_and_followed_enters(size_bytes: int, rate: float) -> None:
+    rig, (a,) = rig_with("a", rig=Rig(journeys=JourneySettings(rate=rate)))
+    client = Client(rig).identify()
+    records = b"".join(encode_record(at, b"k", bytes(size_bytes // 20)) for at in range(20))
+    for turn in range(10):
+        client.begin(a)
+        for at in (0, 1):
+            client.send(a, wrap(compress(records), 20, codec=TRANSACTIONAL | GZIP, producer_id=client.producer_id,
+                                epoch=client.epoch, sequence=40 * turn + 20 * at))
+        client.ask_to_end()
+        rig.world.advance(10_000)
+        assert [stored.error for stored in rig.witness.stored if stored.token == "end"][turn:] == [None]
+    has_context = [HEADER in dict(record[4]) for record in rig.read("a")]
+    assert len(has_context) == 400
+    assert any(has_context) is (rate == 1 and size_bytes == 100), "what is large is not opened for it"
+
+
 def test_the_last_batch_that_has_room_may_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_transactions, "MAX_HELD_BATCHES", 1)
     rig, (a,) = rig_with("a")

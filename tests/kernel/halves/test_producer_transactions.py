@@ -99,9 +99,13 @@ class Client:
                                               self.rig.witness, "offsets")
         self._answer()
 
-    def end(self, commits: bool = True) -> Stored:
+    def ask_to_end(self, commits: bool = True) -> None:
+        """Answered with "end"."""
         self.rig.kernel.producing.end(self.tenant, self.name, self.producer_id, self.epoch, commits, NOBODY,
                                       self.rig.witness, "end")
+
+    def end(self, commits: bool = True) -> Stored:
+        self.ask_to_end(commits)
         return self._answer()
 
 
