@@ -10,6 +10,7 @@ from gatehouse.kernel.errors import (
     GroupIsLeased,
     InvalidAddress,
     InvalidGroup,
+    InvalidRecord,
     OtherProducer,
     QueueFull,
     StorageFull,
@@ -26,6 +27,7 @@ from gatehouse.kernel.records.batch import TRANSACTIONAL
 from gatehouse.kernel.records.compression import GZIP
 from gatehouse.kernel.records.validation import Validated
 from gatehouse.kernel.settings import JourneySettings
+from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.tracing.context import HEADER
 from tests.kernel.batches import encode_record, wrap
 from tests.kernel.full_log import FullLog
@@ -415,6 +417,25 @@ def test_a_sender_with_the_right_has_a_record_of_a_transaction_followed(asks: bo
         rig.restart()
     client.end()
     assert (HEADER in dict(rig.read("a")[0][4])) is asks
+
+
+def test_a_topic_that_takes_it_no_more_refuses_the_commit() -> None:
+    rig, (a, b) = rig_with("a", "b")
+    client = Client(rig).identify().begin(a, b)
+    client.hold(a, b"1", key=None)
+    client.hold(b, b"2")
+    rig.kernel.change_topic("a", settings=TopicSettings(compact=True))
+    rig.run()
+    for _ in range(2):
+        client.ask_to_end()
+        rig.run()
+        assert isinstance(rig.witness.stored[-1].error, InvalidRecord)
+        assert known(rig).state == OPEN and not known(rig).ending
+    client.end(commits=False)
+    client.begin(a, b).hold(a, b"3")
+    client.hold(b, b"4")
+    client.end()
+    assert (rig.values("a"), rig.values("b")) == ([b"3"], [b"4"])
 
 
 @pytest.mark.parametrize("size_bytes", [100, 3_000_000])
