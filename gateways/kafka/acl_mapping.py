@@ -131,8 +131,8 @@ def place_of(asked: Any) -> AclPlace:
     """Raises Refused for what no rule says."""
     kind = KINDS.get(asked.resource_type)
     if asked.resource_type == TRANSACTIONAL_ID:
-        raise Refused(INVALID_REQUEST, "a TransactionalId has no ACLs here: using one takes the hub's right `transact` on "
-                                       "the group of that name")
+        raise Refused(INVALID_REQUEST, "a TransactionalId has no ACLs here: using one takes the hub's right "
+                                       "`transact` on the group of that name")
     if kind is None:
         raise Refused(INVALID_REQUEST, "rights are given on topics, groups and the cluster here")
     if asked.host != ANY_HOST:

@@ -17,7 +17,7 @@ import struct
 from base64 import b64decode, b64encode
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
@@ -263,7 +263,7 @@ class ProducerTransactions:  # decision 361
         self._named_bytes += producer.named_bytes
         if producer.state == OPEN:
             producer.note_held(*self._held_of(producer.producer_id))
-            self._note_movers(producer)
+            self._note_open(producer)
             self._arm(producer, wait_ms)
 
     def _held_of(self, producer_id: int) -> tuple[int, int, int]:
@@ -287,15 +287,18 @@ class ProducerTransactions:  # decision 361
     def _forget(self, producer: Producer) -> None:
         """It is in memory no more."""
         producer.disarm()
-        self._drop_movers(producer)
+        self._note_closed(producer)
         self._named_bytes -= producer.named_bytes
         del self._producers[producer.key]
 
-    def _note_movers(self, producer: Producer) -> None:
+    def _note_open(self, producer: Producer) -> None:
+        """What it writes to, and which groups it moves."""
+        self._batches.open_partitions[producer.producer_id] = producer.partitions
         for group in producer.offsets:
             self._movers.setdefault((producer.key[0], group), {})[producer] = None
 
-    def _drop_movers(self, producer: Producer) -> None:
+    def _note_closed(self, producer: Producer) -> None:
+        self._batches.open_partitions.pop(producer.producer_id, None)
         for group in producer.offsets:
             movers = self._movers.get((producer.key[0], group), {})
             movers.pop(producer, None)
@@ -391,11 +394,12 @@ class ProducerTransactions:  # decision 361
         if producer.state != OPEN:
             producer.begin(self._loop.now_ms())
             self._note_use(producer)
+            self._note_open(producer)
             self._arm(producer)
         producer.partitions.update(partition_ids)
         if group is not None:
             producer.offsets.setdefault(group, {})
-            self._note_movers(producer)
+            self._note_open(producer)
         self._put(producer, frame).answer(owner, token)
 
     def hold(self, tenant: str, name: str, partition_id: int, validated: Validated, owner: Owner | None, token: object
@@ -467,6 +471,18 @@ class ProducerTransactions:  # decision 361
             self._commits.append(Commit(producer, origin, owner, token))
             self._go_on()
 
+    def forget_offsets(self, tenant: str, group: str, partition_ids: Collection[int] | None = None) -> None:
+        """The offsets of a group are deleted, there or (None) everywhere: so are those that open transactions would
+        commit. Raises Stopping."""
+        for producer in self._movers.get((tenant, group), ()):
+            of_group = producer.offsets[group]
+            gone = [partition_id for partition_id in of_group
+                    if partition_ids is None or partition_id in partition_ids]
+            for partition_id in gone:
+                del of_group[partition_id]
+            if gone:
+                self._put(producer, self._committer.open_frame())
+
     def moving(self, group: str, tenant: str) -> set[int]:
         """The partitions in which what the group has committed is moved by an open transaction, or by something that
         is not stored yet: a commit that is on its way."""
@@ -537,7 +553,7 @@ class ProducerTransactions:  # decision 361
         """What is open of it, if anything."""
         if producer.state == OPEN:
             self._drop(producer, frame)
-            self._drop_movers(producer)
+            self._note_closed(producer)
             producer.end(ROLLED_BACK)
             frame.frees = True
             self.rolled_back_total += 1
@@ -561,7 +577,7 @@ class ProducerTransactions:  # decision 361
         else:
             self.rolled_back_total += 1
             frame.frees = True
-        self._drop_movers(producer)
+        self._note_closed(producer)
         producer.end(state)
         self._put(producer, frame).answer(owner, token)
 

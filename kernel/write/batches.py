@@ -19,6 +19,7 @@ from gatehouse.kernel.errors import (
     KeptFull,
     KernelError,
     MessageTooLarge,
+    NoTransaction,
     UnknownPartition,
     UnsupportedBatch,
 )
@@ -99,6 +100,7 @@ class Batches:
         self._receipts = receipts
         self._speaker = speaker
         self._recorder = recorder
+        self.open_partitions: dict[int, set[int]] = {}   # of transactions that are open, by producer id
         self._unfollowed: int = UNFOLLOWED if recorder is None else recorder.gap()     # until one is looked at
         if recorder is not None:
             recorder.on_calm(self._shorten)
@@ -161,6 +163,10 @@ class Batches:
         partition_id, (opened,) = arrived.partition_id, validated
         header = opened.header
         self._of(partition_id)
+        if (header.producer_id >= 0 and not header.attributes & TRANSACTIONAL
+                and partition_id in self.open_partitions.get(header.producer_id, ())):
+            raise NoTransaction(f"the producer {header.producer_id} has a transaction open that writes to this "
+                                "partition: this batch is not of it")
         if divert is not None and divert(opened):
             return
         opened, followed = self._followed(arrived, opened, origin)

@@ -11,6 +11,7 @@ from gatehouse.kernel.errors import (
     InvalidAddress,
     InvalidGroup,
     InvalidRecord,
+    NoTransaction,
     OtherProducer,
     QueueFull,
     StorageFull,
@@ -286,6 +287,63 @@ def test_a_group_that_leases_by_now_is_not_moved(holds: bool) -> None:
         client.end()
     assert known(rig).state == OPEN
     client.end(commits=False)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_group_that_was_deleted_does_not_come_back_with_a_commit(restarts: bool, tmp_path: Path) -> None:
+    """As in Kafka: what would be committed of it is forgotten with it."""
+    rig, (a, b) = rig_with("a", "b", rig=Rig(tmp_path))
+    rig.kernel.assigned.commit_offsets("g", {a: (1, b"")}, rig.witness, "committed")
+    rig.run()
+    client = Client(rig).identify().begin(a, group="g")
+    client.begin(group="h")
+    for group in ("g", "h"):
+        client.offsets(group, {a: (2, b""), b: (3, b"")})
+    rig.kernel.groups.delete("g")
+    rig.run()
+    assert rig.kernel.producing.moving("g", "/") == set()
+    if restarts:
+        rig.restart()
+    client.end()
+    assert (rig.kernel.groups.committed("g"), rig.kernel.groups.committed("h")) == ({}, {a: (2, b""), b: (3, b"")})
+    client.begin(group="g").offsets("g", {a: (4, b"")})
+    client.end()
+    assert rig.kernel.groups.committed("g") == {a: (4, b"")}
+
+
+def test_an_offset_that_was_deleted_does_not_come_back_with_a_commit() -> None:
+    rig, (a, b) = rig_with("a", "b")
+    client = Client(rig).identify().begin(group="g")
+    client.offsets("g", {a: (2, b""), b: (3, b"")})
+    rig.kernel.assigned.delete_offsets("g", [a], rig.witness, "deleted")
+    rig.run()
+    assert rig.kernel.producing.moving("g", "/") == {b}
+    client.end()
+    assert rig.kernel.groups.committed("g") == {b: (3, b"")}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_is_sent_beside_a_transaction_with_its_id_is_refused(restarts: bool, tmp_path: Path) -> None:
+    """By a producer that has the id and epoch, and says nothing of the transaction."""
+    rig, (a, b) = rig_with("a", "b", rig=Rig(tmp_path))
+    client = Client(rig).identify().begin(a)
+    client.hold(a, b"1")
+    if restarts:
+        rig.restart()
+
+    def beside(partition_id: int, sequence: int) -> None:
+        rig.kernel.append_batch(partition_id, batch(client.producer_id, client.epoch, sequence, b"beside",
+                                                    transactional=False), rig.witness, "beside")
+        rig.run()
+
+    for sequence in (0, 1):                          # the one that is held, and the next one
+        with pytest.raises(NoTransaction):
+            beside(a, sequence)
+    beside(b, 0)
+    client.hold(a, b"2")
+    client.end()
+    beside(a, 2)
+    assert (rig.values("a"), rig.values("b")) == ([b"1", b"2", b"beside"], [b"beside"])
 
 
 def test_a_queue_that_refuses_what_is_too_much_refuses_the_commit() -> None:
