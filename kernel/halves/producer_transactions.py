@@ -228,6 +228,7 @@ class ProducerTransactions:  # decision 361
         self._receipts = receipts
         self._require_commits = require_commits
         self._producers: dict[Key, Producer] = {}        # who was used last is the last
+        self._open: dict[int, Producer] = {}             # by producer id
         self._movers: dict[tuple[str, str], dict[Producer, None]] = {}     # by tenant and group that they move
         self._named_bytes = 0                    # of all
         self._commits: deque[Commit] = deque()
@@ -293,11 +294,13 @@ class ProducerTransactions:  # decision 361
 
     def _note_open(self, producer: Producer) -> None:
         """What it writes to, and which groups it moves."""
+        self._open[producer.producer_id] = producer
         self._batches.open_partitions[producer.producer_id] = producer.partitions
         for group in producer.offsets:
             self._movers.setdefault((producer.key[0], group), {})[producer] = None
 
     def _note_closed(self, producer: Producer) -> None:
+        self._open.pop(producer.producer_id, None)
         self._batches.open_partitions.pop(producer.producer_id, None)
         for group in producer.offsets:
             movers = self._movers.get((producer.key[0], group), {})
@@ -689,9 +692,15 @@ class ProducerTransactions:  # decision 361
         if self._commits:
             self._loop.call_soon(self._go_on)
 
+    def oldest_ms(self) -> int:
+        """For how long the oldest transaction has been open; 0: none is."""
+        now_ms = self._loop.now_ms()
+        return max(0, now_ms - min([producer.begun_ms for producer in self._open.values()], default=now_ms))
+
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""
-        return {"producer_transactions_open": sum(producer.state == OPEN for producer in self._producers.values()),
+        return {"producer_transactions_open": len(self._open),
+                "producer_transactions_held_bytes": sum([producer.held_bytes for producer in self._open.values()]),
                 "producer_transactions_committed_total": self.committed_total,
                 "producer_transactions_rolled_back_total": self.rolled_back_total}
 
