@@ -1,6 +1,7 @@
 """Transactions of producers beside what else the hub does: retention, compaction, retained values."""
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -103,3 +104,32 @@ def test_an_operator_sees_how_much_is_open_and_for_how_long(tmp_path: Path) -> N
     assert open_now()[0] == 1 and open_now()[2] < 5_000
     rig.world.advance(MAX_TIMEOUT_MS)
     assert open_now() == (0, 0, 0)
+
+
+def test_who_reads_up_to_where_partitions_end_sees_each_transaction_whole_and_once() -> None:
+    """As Spark's source does: it asks where all partitions end, and reads from the ends that it was told before."""
+    rig, ids = rig_with("a", "b")
+    clients = [Client(rig, name).identify().begin(*ids) for name in ("one", "other")]
+    ends: list[list[int]] = [[0, 0]]
+
+    def look() -> None:
+        ends.append([rig.kernel.bounds(partition_id)[1] for partition_id in ids])
+
+    for turn in range(3):
+        for client in clients:
+            for partition_id in ids:
+                client.hold(partition_id, *[b"%s %d %d" % (client.name.encode(), turn, at) for at in range(3)])
+            look()
+        for client in reversed(clients):
+            client.ask_to_end(commits=turn != 1)
+        while rig.world.loop.step() or rig.world._step_workers():
+            look()
+        for client in clients:
+            client.begin(*ids)
+    assert ends == sorted(ends), "no end goes back"
+    assert all(first == second and first % 3 == 0 for first, second in ends), "it is in all of its partitions"
+    for at, partition_id in enumerate(ids):
+        seen = [record[3] for last, end in pairwise(ends) for record in rig.read_partition(partition_id, last[at])
+                if record[0] < end[at]]
+        assert seen == [b"%s %d %d" % (name, turn, number) for turn in (0, 2) for name in (b"other", b"one")
+                        for number in range(3)]
