@@ -477,6 +477,18 @@ def test_a_sender_with_the_right_has_a_record_of_a_transaction_followed(asks: bo
     assert (HEADER in dict(rig.read("a")[0][4])) is asks
 
 
+def test_what_is_opened_on_another_thread_and_not_held_is_answered() -> None:
+    rig, (a, b) = rig_with("a", "b")
+    client = Client(rig).identify().begin(a)
+    record = compress(encode_record(0, b"k", bytes(3_000_000)))
+    with pytest.raises(NoTransaction):
+        client.send(b, wrap(record, 1, codec=TRANSACTIONAL | GZIP, producer_id=client.producer_id, epoch=client.epoch,
+                            sequence=0))
+    client.hold(a, b"1")
+    client.end()
+    assert (rig.values("a"), rig.values("b")) == ([b"1"], [])
+
+
 def test_a_topic_that_takes_it_no_more_refuses_the_commit() -> None:
     rig, (a, b) = rig_with("a", "b")
     client = Client(rig).identify().begin(a, b)
