@@ -436,8 +436,8 @@ class TooManyTransactions(KernelError):
 
 
 class NoTransaction(KernelError):
-    """A producer that has begun no transaction, or whose last one ended otherwise; or a batch that comes beside the one
-    that is open."""
+    """A producer that has begun no transaction, or whose last one ended otherwise; or a batch that comes beside its
+    transactions."""
 
     code = "no_transaction"
 

@@ -261,6 +261,7 @@ class ProducerTransactions:  # decision 361
         """A producer as the log has it; what is overdue of it waits for so long."""
         producer = Producer.decode(key, value)
         self._producers[producer.key] = producer
+        self._batches.named.add(producer.producer_id)
         self._named_bytes += producer.named_bytes
         if producer.state == OPEN:
             producer.note_held(*self._held_of(producer.producer_id))
@@ -289,19 +290,18 @@ class ProducerTransactions:  # decision 361
         """It is in memory no more."""
         producer.disarm()
         self._note_closed(producer)
+        self._batches.named.discard(producer.producer_id)
         self._named_bytes -= producer.named_bytes
         del self._producers[producer.key]
 
     def _note_open(self, producer: Producer) -> None:
-        """What it writes to, and which groups it moves."""
+        """It has a transaction, which moves these groups."""
         self._open[producer.producer_id] = producer
-        self._batches.open_partitions[producer.producer_id] = producer.partitions
         for group in producer.offsets:
             self._movers.setdefault((producer.key[0], group), {})[producer] = None
 
     def _note_closed(self, producer: Producer) -> None:
         self._open.pop(producer.producer_id, None)
-        self._batches.open_partitions.pop(producer.producer_id, None)
         for group in producer.offsets:
             movers = self._movers.get((producer.key[0], group), {})
             movers.pop(producer, None)
@@ -373,10 +373,12 @@ class ProducerTransactions:  # decision 361
             pass                                     # it has been given its epoch, and has not heard of it
         elif producer.epoch >= LAST_EPOCH:
             self._roll_back(producer, frame)
+            self._batches.named.discard(producer.producer_id)
             producer.replace(self._topic_changes.next_producer_id(frame))
         else:
             self._roll_back(producer, frame)
             producer.fence(producer.epoch if producer_id >= 0 else NO_EPOCH)
+        self._batches.named.add(producer.producer_id)
         producer.renew(timeout_ms, self._loop.now_ms())
         self._note_use(producer)
         self._put(producer, frame)

@@ -100,7 +100,7 @@ class Batches:
         self._receipts = receipts
         self._speaker = speaker
         self._recorder = recorder
-        self.open_partitions: dict[int, set[int]] = {}   # of transactions that are open, by producer id
+        self.named: set[int] = set()         # ids of producers that have a name, and send batches of transactions alone
         self._unfollowed: int = UNFOLLOWED if recorder is None else recorder.gap()     # until one is looked at
         if recorder is not None:
             recorder.on_calm(self._shorten)
@@ -163,10 +163,8 @@ class Batches:
         partition_id, (opened,) = arrived.partition_id, validated
         header = opened.header
         self._of(partition_id)
-        if (header.producer_id >= 0 and not header.attributes & TRANSACTIONAL
-                and partition_id in self.open_partitions.get(header.producer_id, ())):
-            raise NoTransaction(f"the producer {header.producer_id} has a transaction open that writes to this "
-                                "partition: this batch is not of it")
+        if header.producer_id in self.named and not header.attributes & TRANSACTIONAL:
+            raise NoTransaction(f"the producer {header.producer_id} sends in transactions: this batch is in none")
         if divert is not None and divert(opened):
             return
         opened, followed = self._followed(arrived, opened, origin)

@@ -323,8 +323,8 @@ def test_an_offset_that_was_deleted_does_not_come_back_with_a_commit() -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-def test_what_is_sent_beside_a_transaction_with_its_id_is_refused(restarts: bool, tmp_path: Path) -> None:
-    """By a producer that has the id and epoch, and says nothing of the transaction."""
+def test_what_is_sent_beside_transactions_with_their_id_is_refused(restarts: bool, tmp_path: Path) -> None:
+    """It would use up sequences, and the producer's own batches would be taken for those that had come already."""
     rig, (a, b) = rig_with("a", "b", rig=Rig(tmp_path))
     client = Client(rig).identify().begin(a)
     client.hold(a, b"1")
@@ -336,14 +336,35 @@ def test_what_is_sent_beside_a_transaction_with_its_id_is_refused(restarts: bool
                                                     transactional=False), rig.witness, "beside")
         rig.run()
 
-    for sequence in (0, 1):                          # the one that is held, and the next one
+    for partition_id, sequence in ((a, 0), (a, 1), (b, 0)):     # the one that is held, and next ones
         with pytest.raises(NoTransaction):
-            beside(a, sequence)
-    beside(b, 0)
+            beside(partition_id, sequence)
     client.hold(a, b"2")
     client.end()
-    beside(a, 2)
-    assert (rig.values("a"), rig.values("b")) == ([b"1", b"2", b"beside"], [b"beside"])
+    with pytest.raises(NoTransaction):
+        beside(a, 2)
+    client.begin(a, b).hold(a, b"3")
+    client.hold(b, b"4")
+    client.end()
+    assert (rig.values("a"), rig.values("b")) == ([b"1", b"2", b"3"], [b"4"])
+
+
+def test_an_id_that_has_no_name_any_more_is_like_any_other() -> None:
+    rig, (a,) = rig_with("a")
+    client = Client(rig).identify()
+    old_id = client.producer_id
+    rig.kernel.producing._producers["/", "t"].epoch = LAST_EPOCH
+    client.identify()
+    assert client.producer_id != old_id
+
+    def beside(producer_id: int) -> None:
+        rig.kernel.append_batch(a, batch(producer_id, 0, 0, b"beside", transactional=False), rig.witness, "beside")
+        rig.run()
+
+    with pytest.raises(NoTransaction):
+        beside(client.producer_id)
+    beside(old_id)
+    assert rig.values("a") == [b"beside"]
 
 
 def test_a_queue_that_refuses_what_is_too_much_refuses_the_commit() -> None:
