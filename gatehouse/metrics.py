@@ -105,6 +105,9 @@ METRICS: Final[dict[str, Declared]] = {
     "gatehouse_scheduled_late_seconds": Declared(
         GAUGE, "How long the next message that waits for its time has been due; 0 where none is."),
     "gatehouse_producer_transactions_open": Declared(GAUGE, "Transactions of Kafka producers that are open."),
+    "gatehouse_producer_transactions_held_bytes": Declared(GAUGE, "Bytes of what they hold, opened."),
+    "gatehouse_producer_transactions_oldest_seconds": Declared(
+        GAUGE, "For how long the oldest of them has been open; 0 where none is."),
     "gatehouse_producer_transactions_committed": Declared(COUNTER, "Of them, committed since the start."),
     "gatehouse_producer_transactions_rolled_back": Declared(
         COUNTER, "Of them, rolled back since the start: by their producers, by newer ones, or after their time."),

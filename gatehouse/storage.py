@@ -183,6 +183,7 @@ class Storage(Notices):
         yield "gatehouse_background_rested_seconds", (), background.rested_ms / 1000
         yield "gatehouse_background_share", (), background.share if background.yields() else 1
         yield "gatehouse_scheduled_late_seconds", (), self.kernel.scheduling.late_ms() / 1000
+        yield "gatehouse_producer_transactions_oldest_seconds", (), self.kernel.producing.oldest_ms() / 1000
         age_ms = self.kernel.checkpoint_age_ms()
         if age_ms is not None:
             yield "gatehouse_checkpoint_age_seconds", (), age_ms / 1000

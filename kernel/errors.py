@@ -430,7 +430,8 @@ class TooManyTransactions(KernelError):
 
 
 class NoTransaction(KernelError):
-    """A producer that has begun no transaction, or whose last one ended otherwise."""
+    """A producer that has begun no transaction, or whose last one ended otherwise; or a batch that comes beside its
+    transactions."""
 
     code = "no_transaction"
 

@@ -229,8 +229,9 @@ class Kernel:  # decision 138
         self.assigned = AssignedGroups(
             loop=loop, state=state, topics=topics, definitions=leasing.definitions, live=live,
             put_state=leasing.core.put_state, has_offsets=leasing.has_offsets, identity=identity, on_error=on_error,
-            receipts=receipts)
-        self.groups = Groups(leasing, committer, subscriptions, topics, places, views, watermarks)
+            receipts=receipts, forget_offsets=self._forget_offsets)
+        self.groups = Groups(leasing, committer, subscriptions, topics, places, views, watermarks,
+                             self._forget_offsets)
         self.sessions = Sessions(
             loop=loop, state=state, subscriptions=subscriptions, topics=topics, watermarks=watermarks, reader=reader,
             committer=committer, clock=clock, settings=settings, selector_names=selector_names or {},
@@ -361,6 +362,10 @@ class Kernel:  # decision 138
         self._validating.stop()
         self.background.stop()
         self.committer.stop(lambda: self._answering.when_idle(lambda: self._checkpoints.end(on_done)))
+
+    def _forget_offsets(self, tenant: str, group: str, partition_ids: Collection[int] | None = None) -> None:
+        """See `ProducerTransactions`, which is made last."""
+        self.producing.forget_offsets(tenant, group, partition_ids)
 
     def _live_work(self) -> LiveWork:
         committer = self.committer

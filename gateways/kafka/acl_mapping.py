@@ -46,6 +46,7 @@ PREFIXED: Final = 4
 TOPICS: Final = 2
 GROUPS: Final = 3
 CLUSTER: Final = 4
+TRANSACTIONAL_ID: Final = 5
 CLUSTER_NAME: Final = "kafka-cluster"
 ANY_HOST: Final = "*"
 USERS: Final = "User:"
@@ -129,6 +130,9 @@ def principal_of(who: str) -> str:
 def place_of(asked: Any) -> AclPlace:
     """Raises Refused for what no rule says."""
     kind = KINDS.get(asked.resource_type)
+    if asked.resource_type == TRANSACTIONAL_ID:
+        raise Refused(INVALID_REQUEST, "a TransactionalId has no ACLs here: using one takes the hub's right "
+                                       "`transact` on the group of that name")
     if kind is None:
         raise Refused(INVALID_REQUEST, "rights are given on topics, groups and the cluster here")
     if asked.host != ANY_HOST:

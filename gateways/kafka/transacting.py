@@ -28,7 +28,7 @@ from gatehouse.gateways.half_messages import NOT_HELD, REFUSALS, Document, HalfC
 from gatehouse.gateways.kafka.error_codes import INVALID_RECORD
 from gatehouse.gateways.kafka.mapping import Refused, code_of
 from gatehouse.kernel.api import HalfMessage
-from gatehouse.kernel.errors import KernelError
+from gatehouse.kernel.errors import InvalidRecord, KernelError
 from gatehouse.kernel.groups.group_settings import check_name
 from gatehouse.kernel.records.batch import ATTRIBUTES_AT, CODEC_MASK, HEADER_BYTES, encode_headers
 from gatehouse.kernel.records.compression import NONE
@@ -61,15 +61,15 @@ def may_hold_halves(batch: bytes) -> bool:
 
 
 def require_ordinary(topic: Topic, validated: Validated) -> None:
-    """Raises Refused for what cannot be in a producer's transaction: half messages, decisions about them, and records
-    that ask for receipts."""
+    """Raises InvalidRecord for what cannot be in a producer's transaction: half messages, decisions about them, and
+    records that ask for receipts."""
     if validated.asks:
-        raise Refused(INVALID_RECORD, "no receipt is given for what a producer's transaction sends")
+        raise InvalidRecord("no receipt is given for what a producer's transaction sends")
     is_half = topic.settings.interpret_headers and any(_group_of(record) is not None
                                                        for record in validated.records or ())
     if is_half or topic.name == DECIDE:
-        raise Refused(INVALID_RECORD, "half messages and decisions about them are in no other transaction: send them "
-                                      "by a producer without a transactional id")
+        raise InvalidRecord("half messages and decisions about them are in no other transaction: send them "
+                            "by a producer without a transactional id")
 
 
 def hold_halves(session: KafkaSession, row: Produced, topic: Topic, validated: Validated) -> bool:

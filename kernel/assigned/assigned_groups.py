@@ -32,7 +32,7 @@ from gatehouse.kernel.assigned.classic_group import Answer, ClassicGroup, GroupM
 from gatehouse.kernel.assigned.consumer_group import ConsumerGroup
 from gatehouse.kernel.assigned.consumer_groups import ConsumerGroups, MayRead, OnBeaten, classic_of, consumers_of
 from gatehouse.kernel.assigned.consumer_protocol import PROTOCOL_TYPE, read_assignment
-from gatehouse.kernel.assigned.named_groups import GroupEntry, GroupNames, GroupTable, PutState, answered
+from gatehouse.kernel.assigned.named_groups import ForgetOffsets, GroupEntry, GroupNames, GroupTable, PutState, answered
 from gatehouse.kernel.errors import (
     GroupFull,
     InconsistentProtocol,
@@ -97,11 +97,15 @@ class AssignedGroups(GroupTable[_Entry]):
 
     def __init__(self, *, loop: Loop, state: StateTable, topics: Topics, definitions: Definitions[GroupSettings],
                  live: LiveGroups, put_state: PutState, has_offsets: Callable[[str, str], bool], identity: Identity,
-                 on_error: Callable[[Exception], None], receipts: Receipts | None = None) -> None:
+                 on_error: Callable[[Exception], None], receipts: Receipts | None = None,
+                 forget_offsets: ForgetOffsets | None = None) -> None:
+        """`forget_offsets` is told of a group, by tenant and name, and the partitions in which its offsets are
+        deleted."""
         names = GroupNames(definitions, live, put_state, has_offsets)
         super().__init__(loop, names, put_state, on_error)
         self._state = state
         self._receipts = receipts
+        self._forget_offsets = forget_offsets
         self._consumers = ConsumerGroups(loop=loop, state=state, topics=topics, names=names, put_state=put_state,
                                          give_back=self._take_back, on_error=on_error)
         self._numbers = 0
@@ -317,6 +321,9 @@ class AssignedGroups(GroupTable[_Entry]):
         """
         check_name(name, "group")
         self._names.require_not_leased(tenant, name)
+        partition_ids = list(partition_ids)
+        if self._forget_offsets is not None:
+            self._forget_offsets(tenant, name, partition_ids)
         self._put_state([offset_record(name, partition_id, None) for partition_id in partition_ids], owner, token)
 
     # ---- what anybody may ask

@@ -5,7 +5,7 @@ each is looked at when something of it may fall due.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any, Final, Generic, Protocol, TypeVar
 
@@ -31,6 +31,9 @@ MAX_STALE: Final = 1_000
 
 PutState = Callable[[list[StateRecord], "Owner | None", object], None]
 """Puts records into the pending frame. Raises Stopping."""
+
+ForgetOffsets = Callable[[str, str, Collection[int]], None]
+"""Is told of a group, by tenant and name, and the partitions in which its offsets are deleted. Raises Stopping."""
 
 
 # decision 159: one table of names

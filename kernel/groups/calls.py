@@ -67,7 +67,9 @@ class Groups:
     """Calls raise their refusals at once, with nothing taken; an `owner` is told when the rest is durable."""
 
     def __init__(self, leasing: Leasing, committer: Committer, subscriptions: Subscriptions, topics: Topics,
-                 places: Places, views: Views, watermarks: Watermarks) -> None:
+                 places: Places, views: Views, watermarks: Watermarks,
+                 forget_offsets: Callable[[str, str], None]) -> None:
+        """`forget_offsets` is told of a group, by tenant and name, whose offsets are deleted."""
         self._leasing = leasing
         self._core = leasing.core
         self._queues = leasing.queues
@@ -77,6 +79,7 @@ class Groups:
         self._routes = places.routes
         self._views = views
         self._watermarks = watermarks
+        self._forget_offsets = forget_offsets
         self._sharing = Sharing(self, topics, places.routes)
         self._redriving = Redriving(leasing.core, leasing.queues, places, topics, leasing.identity)
         self._moving = Moving(leasing.core, leasing.queues, places)
@@ -194,6 +197,7 @@ class Groups:
                 if of is not None and of[0].tenant == tenant:
                     partition_ids.add(partition_id)
         self._core.store([offset_record(name, partition_id, None) for partition_id in sorted(partition_ids)])
+        self._forget_offsets(tenant, name)
         self._leasing.delete(tenant, name)
         self._core.answer(owner, token)
 

@@ -17,7 +17,7 @@ import struct
 from base64 import b64decode, b64encode
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
@@ -228,6 +228,7 @@ class ProducerTransactions:  # decision 361
         self._receipts = receipts
         self._require_commits = require_commits
         self._producers: dict[Key, Producer] = {}        # who was used last is the last
+        self._open: dict[int, Producer] = {}             # by producer id
         self._movers: dict[tuple[str, str], dict[Producer, None]] = {}     # by tenant and group that they move
         self._named_bytes = 0                    # of all
         self._commits: deque[Commit] = deque()
@@ -260,10 +261,11 @@ class ProducerTransactions:  # decision 361
         """A producer as the log has it; what is overdue of it waits for so long."""
         producer = Producer.decode(key, value)
         self._producers[producer.key] = producer
+        self._batches.named.add(producer.producer_id)
         self._named_bytes += producer.named_bytes
         if producer.state == OPEN:
             producer.note_held(*self._held_of(producer.producer_id))
-            self._note_movers(producer)
+            self._note_open(producer)
             self._arm(producer, wait_ms)
 
     def _held_of(self, producer_id: int) -> tuple[int, int, int]:
@@ -287,15 +289,19 @@ class ProducerTransactions:  # decision 361
     def _forget(self, producer: Producer) -> None:
         """It is in memory no more."""
         producer.disarm()
-        self._drop_movers(producer)
+        self._note_closed(producer)
+        self._batches.named.discard(producer.producer_id)
         self._named_bytes -= producer.named_bytes
         del self._producers[producer.key]
 
-    def _note_movers(self, producer: Producer) -> None:
+    def _note_open(self, producer: Producer) -> None:
+        """It has a transaction, which moves these groups."""
+        self._open[producer.producer_id] = producer
         for group in producer.offsets:
             self._movers.setdefault((producer.key[0], group), {})[producer] = None
 
-    def _drop_movers(self, producer: Producer) -> None:
+    def _note_closed(self, producer: Producer) -> None:
+        self._open.pop(producer.producer_id, None)
         for group in producer.offsets:
             movers = self._movers.get((producer.key[0], group), {})
             movers.pop(producer, None)
@@ -367,10 +373,12 @@ class ProducerTransactions:  # decision 361
             pass                                     # it has been given its epoch, and has not heard of it
         elif producer.epoch >= LAST_EPOCH:
             self._roll_back(producer, frame)
+            self._batches.named.discard(producer.producer_id)
             producer.replace(self._topic_changes.next_producer_id(frame))
         else:
             self._roll_back(producer, frame)
             producer.fence(producer.epoch if producer_id >= 0 else NO_EPOCH)
+        self._batches.named.add(producer.producer_id)
         producer.renew(timeout_ms, self._loop.now_ms())
         self._note_use(producer)
         self._put(producer, frame)
@@ -391,11 +399,12 @@ class ProducerTransactions:  # decision 361
         if producer.state != OPEN:
             producer.begin(self._loop.now_ms())
             self._note_use(producer)
+            self._note_open(producer)
             self._arm(producer)
         producer.partitions.update(partition_ids)
         if group is not None:
             producer.offsets.setdefault(group, {})
-            self._note_movers(producer)
+            self._note_open(producer)
         self._put(producer, frame).answer(owner, token)
 
     def hold(self, tenant: str, name: str, partition_id: int, validated: Validated, owner: Owner | None, token: object
@@ -467,6 +476,18 @@ class ProducerTransactions:  # decision 361
             self._commits.append(Commit(producer, origin, owner, token))
             self._go_on()
 
+    def forget_offsets(self, tenant: str, group: str, partition_ids: Collection[int] | None = None) -> None:
+        """The offsets of a group are deleted, there or (None) everywhere: so are those that open transactions would
+        commit. Raises Stopping."""
+        for producer in self._movers.get((tenant, group), ()):
+            of_group = producer.offsets[group]
+            gone = [partition_id for partition_id in of_group
+                    if partition_ids is None or partition_id in partition_ids]
+            for partition_id in gone:
+                del of_group[partition_id]
+            if gone:
+                self._put(producer, self._committer.open_frame())
+
     def moving(self, group: str, tenant: str) -> set[int]:
         """The partitions in which what the group has committed is moved by an open transaction, or by something that
         is not stored yet: a commit that is on its way."""
@@ -537,7 +558,7 @@ class ProducerTransactions:  # decision 361
         """What is open of it, if anything."""
         if producer.state == OPEN:
             self._drop(producer, frame)
-            self._drop_movers(producer)
+            self._note_closed(producer)
             producer.end(ROLLED_BACK)
             frame.frees = True
             self.rolled_back_total += 1
@@ -561,7 +582,7 @@ class ProducerTransactions:  # decision 361
         else:
             self.rolled_back_total += 1
             frame.frees = True
-        self._drop_movers(producer)
+        self._note_closed(producer)
         producer.end(state)
         self._put(producer, frame).answer(owner, token)
 
@@ -589,10 +610,12 @@ class ProducerTransactions:  # decision 361
 
     def _enter(self, commit: Commit, values: list[bytes | None]) -> None:
         batches = []
+        before_bytes = 0
         for value in values:
             if value is not None:
-                partition_id, _, _, is_traced = _HELD.unpack_from(value)
-                batches.append(Unseen(partition_id, is_traced, value[_HELD.size:]))
+                partition_id, held_bytes, _, is_traced = _HELD.unpack_from(value)
+                batches.append(Unseen(partition_id, held_bytes - before_bytes, is_traced, value[_HELD.size:]))
+                before_bytes = held_bytes
         assert len(batches) == commit.producer.held or not self._is_current(commit.producer), "what is held is there"
         self._reading = True
         self._batches.open_held(batches, partial(self._opened, commit))
@@ -671,9 +694,15 @@ class ProducerTransactions:  # decision 361
         if self._commits:
             self._loop.call_soon(self._go_on)
 
+    def oldest_ms(self) -> int:
+        """For how long the oldest transaction has been open; 0: none is."""
+        now_ms = self._loop.now_ms()
+        return max(0, now_ms - min([producer.begun_ms for producer in self._open.values()], default=now_ms))
+
     def statistics(self) -> dict[str, int]:
         """Counters and gauges, by metric name without its prefix."""
-        return {"producer_transactions_open": sum(producer.state == OPEN for producer in self._producers.values()),
+        return {"producer_transactions_open": len(self._open),
+                "producer_transactions_held_bytes": sum([producer.held_bytes for producer in self._open.values()]),
                 "producer_transactions_committed_total": self.committed_total,
                 "producer_transactions_rolled_back_total": self.rolled_back_total}
 

@@ -19,6 +19,7 @@ from gatehouse.kernel.errors import (
     KeptFull,
     KernelError,
     MessageTooLarge,
+    NoTransaction,
     UnknownPartition,
     UnsupportedBatch,
 )
@@ -60,6 +61,7 @@ class Unseen(NamedTuple):
     """A batch that is held: in no partition, until its producer commits."""
 
     partition_id: int
+    opened_bytes: int                      # at most
     is_traced: bool                        # some of it is to be followed, as its sender has the right to ask
     batch: bytes
 
@@ -98,6 +100,7 @@ class Batches:
         self._receipts = receipts
         self._speaker = speaker
         self._recorder = recorder
+        self.named: set[int] = set()         # ids of producers that have a name, and send batches of transactions alone
         self._unfollowed: int = UNFOLLOWED if recorder is None else recorder.gap()     # until one is looked at
         if recorder is not None:
             recorder.on_calm(self._shorten)
@@ -160,6 +163,8 @@ class Batches:
         partition_id, (opened,) = arrived.partition_id, validated
         header = opened.header
         self._of(partition_id)
+        if header.producer_id in self.named and not header.attributes & TRANSACTIONAL:
+            raise NoTransaction(f"the producer {header.producer_id} sends in transactions: this batch is in none")
         if divert is not None and divert(opened):
             return
         opened, followed = self._followed(arrived, opened, origin)
@@ -359,13 +364,13 @@ class Batches:
     def open_held(self, held: list[Unseen], on_open: OnOpen) -> None:
         """Batches that were held, as far as somebody looks into them, but for those of topics that are gone."""
         arrived = []
-        for partition_id, is_traced, batch in held:
+        for partition_id, opened_bytes, is_traced, batch in held:
             of = self._topics.of_partition(partition_id)
             if of is not None:
                 settings = of[0].settings
                 wanted = settings.compact or settings.interpret_headers or self._listens(of[0])
                 arrived.append(Arrived(partition_id, batch, read_header(batch), of, MAX_OPENED_BYTES, wanted,
-                                       is_traced))
+                                       is_traced, opened_bytes))
         self._validating.open(arrived, partial(on_open, arrived))
 
     def release(self, arrived: list[Arrived], validated: list[Validated], origin: Origin,

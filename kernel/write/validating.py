@@ -46,6 +46,7 @@ class Arrived(NamedTuple):
     record_bytes: int                      # what the topic takes
     wanted: bool                           # its records, by whoever looks into it
     traces: bool = False                   # its sender may have records followed
+    opened_bytes: int = 0                  # at most, of one that was sound when it came
 
     @property
     def is_opened(self) -> bool:
@@ -260,7 +261,7 @@ class Validating:  # decision 114
 def _open_all(arrived: list[Arrived]) -> list[Validated]:
     """Raises what `validate` does."""
     return [arrival.validated(MAX_OPENED_BYTES) if arrival.wanted or arrival.traces
-            else Validated(arrival.batch, arrival.header, None, 0, [], []) for arrival in arrived]
+            else Validated(arrival.batch, arrival.header, None, arrival.opened_bytes, [], []) for arrival in arrived]
 
 
 def _validate_all(arrived: list[Arrived]) -> list[Validated]:

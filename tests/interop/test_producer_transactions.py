@@ -14,7 +14,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from kafka import KafkaConsumer, KafkaProducer
 
 from gatehouse_client import SyncClient
@@ -33,9 +33,9 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
         yield running
 
 
-def producer(hub: RunningHub, name: str) -> Producer:
+def producer(hub: RunningHub, name: str, **settings: str) -> Producer:
     made = Producer({"bootstrap.servers": address(hub), "transactional.id": name, "linger.ms": 1,
-                     "metadata.recovery.strategy": "none"})      # see the door's README
+                     "metadata.recovery.strategy": "none", **settings})      # see the door's README
     made.init_transactions(WAIT_S)
     return made
 
@@ -121,6 +121,65 @@ def test_offsets_go_with_the_commit_and_zombies_are_fenced(hub: RunningHub) -> N
     with pytest.raises(KafkaException) as fenced:
         sender.commit_transaction(WAIT_S)
     assert fenced.value.args[0].fatal()
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_is_compressed_is_committed_while_some_of_it_is_followed(hub: RunningHub, codec: str) -> None:
+    """One message of a hundred is, unless the hub is told otherwise."""
+    make_topics(hub, f"by-{codec}", partitions=1)
+    sender = producer(hub, codec, **{"compression.type": codec})
+    for turn in range(20):
+        sender.begin_transaction()
+        for number in range(20):
+            sender.produce(f"by-{codec}", b"%d " % (20 * turn + number) * 50)
+        sender.commit_transaction(WAIT_S)
+    reader = consumer(hub, codec, f"by-{codec}")
+    assert [int(message.value().split()[0]) for message in take(reader, 400)] == list(range(400))
+    reader.close()
+
+
+def test_a_topic_that_is_set_otherwise_meanwhile_has_the_transaction_rolled_back(hub: RunningHub) -> None:
+    make_topics(hub, "changing", "other", partitions=1)
+    admin = AdminClient({"bootstrap.servers": address(hub)})
+    sender = producer(hub, "changing")
+    sender.begin_transaction()
+    for topic in ("changing", "other"):
+        sender.produce(topic, b"without a key")
+    assert sender.flush(WAIT_S) == 0
+    compact = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+    for changed in admin.incremental_alter_configs([ConfigResource(
+            ConfigResource.Type.TOPIC, "changing", incremental_configs=[compact])]).values():
+        changed.result(WAIT_S)
+    with pytest.raises(KafkaException) as refused:
+        sender.commit_transaction(WAIT_S)
+    assert refused.value.args[0].txn_requires_abort()
+    sender.abort_transaction(WAIT_S)
+    sender.begin_transaction()
+    for topic in ("changing", "other"):
+        sender.produce(topic, b"with a key", b"key")
+    sender.commit_transaction(WAIT_S)
+    reader = consumer(hub, "changing", "changing", "other")
+    assert [message.value() for message in take(reader, 2)] == 2 * [b"with a key"]
+    reader.close()
+
+
+def test_a_group_that_is_deleted_does_not_come_back_with_a_commit(hub: RunningHub) -> None:
+    make_topics(hub, "read", "written", partitions=1)
+    admin = AdminClient({"bootstrap.servers": address(hub)})
+    plain = Producer({"bootstrap.servers": address(hub)})
+    plain.produce("read", b"1")
+    assert plain.flush(WAIT_S) == 0
+    reader, sender = consumer(hub, "leaving", "read"), producer(hub, "leaving")
+    take(reader, 1)
+    reader.commit(asynchronous=False)
+    sender.begin_transaction()
+    sender.produce("written", b"1")
+    sender.send_offsets_to_transaction(reader.position(reader.assignment()), reader.consumer_group_metadata(), WAIT_S)
+    reader.close()
+    for deleted in admin.delete_consumer_groups(["leaving"]).values():
+        deleted.result(WAIT_S)
+    sender.commit_transaction(WAIT_S)
+    assert "leaving" not in [group.group_id for group in admin.list_consumer_groups().result(WAIT_S).valid]
 
 
 def test_clients_of_python(hub: RunningHub) -> None:

@@ -185,19 +185,12 @@ class Produce:
             raise
 
     def _hold(self, topic: Topic, row: Produced, validated: Validated) -> bool:
-        """Hold a batch for its producer's transaction, or refuse it, and settle its row."""
+        """Hold a batch for its producer's transaction. Raises KernelError, as the append that it is part of: who is
+        refused is charged for nothing."""
         session = self.request.session
-        try:
-            require_ordinary(topic, validated)
-            session.kernel.producing.hold(topic.tenant, self.transactional_id or "", topic.partition_id(row.index),
-                                          validated, session, row)
-        except Refused as refusal:
-            row.refuse(refusal.code, str(refusal))
-        except KernelError as refusal:
-            row.refuse_for(refusal)
-        else:
-            return True
-        self.settle()
+        require_ordinary(topic, validated)
+        session.kernel.producing.hold(topic.tenant, self.transactional_id or "", topic.partition_id(row.index),
+                                      validated, session, row)
         return True
 
     def finish(self) -> None:

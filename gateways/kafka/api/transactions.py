@@ -43,12 +43,13 @@ from gatehouse.gateways.kafka.error_codes import (
     NONE,
     OPERATION_NOT_ATTEMPTED,
     PRODUCER_FENCED,
+    TRANSACTION_ABORTABLE,
     TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     TRANSACTIONAL_ID_NOT_FOUND,
 )
 from gatehouse.gateways.kafka.mapping import Refused, code_of, coordinator_code_of
 from gatehouse.gateways.kafka.request import Api, Request, find_topic
-from gatehouse.kernel.errors import FencedProducer, KernelError
+from gatehouse.kernel.errors import FencedProducer, GroupIsLeased, InvalidAddress, KernelError, RecordsRefused
 from gatehouse.kernel.message import Stored
 
 if TYPE_CHECKING:
@@ -63,6 +64,10 @@ NAMES: Final = {"new": "Empty", "open": "Ongoing", "committed": "CompleteCommit"
 PREPARING: Final = "PrepareCommit"
 STATES: Final = (*NAMES.values(), PREPARING, "PrepareAbort", "Dead", "PrepareEpochFence")
 
+LASTING: Final = (RecordsRefused, InvalidAddress, GroupIsLeased)
+"""Why a commit is refused however often it is asked for: a topic has been set otherwise since its batches were held, or
+a group hands out leases by now."""
+
 
 def transaction_code_of(error: Exception, fenced: int = PRODUCER_FENCED) -> int:
     """Kafka's number for a refusal in a request about a transaction. `fenced`: what an older epoch is called."""
@@ -74,21 +79,33 @@ def transaction_code_of(error: Exception, fenced: int = PRODUCER_FENCED) -> int:
 class Waiting:
     """A request that is answered once something is durable, or refused."""
 
-    __slots__ = ("answer", "fenced")
+    __slots__ = ("answer", "fenced", "lasting")
 
-    def __init__(self, answer: Answer, fenced: int = PRODUCER_FENCED) -> None:
+    def __init__(self, answer: Answer, fenced: int = PRODUCER_FENCED, lasting: int | None = None) -> None:
+        """`lasting`: what is answered to a commit that will be refused however often it is asked for."""
         self.answer = answer
         self.fenced = fenced
+        self.lasting = lasting
 
     def start(self, step: Callable[[Waiting], None]) -> None:
         """Have the kernel begin; this is the token."""
         try:
             step(self)
         except (KernelError, Denied) as refusal:
-            self.answer(transaction_code_of(refusal, self.fenced))
+            self.refuse(refusal)
 
     def on_stored(self, stored: Stored) -> None:
-        self.answer(NONE if stored.error is None else transaction_code_of(stored.error, self.fenced))
+        if stored.error is None:
+            self.answer(NONE)
+        else:
+            self.refuse(stored.error)
+
+    def refuse(self, refusal: Exception) -> None:
+        """Say why it is not done."""
+        if self.lasting is not None and isinstance(refusal, LASTING):
+            self.answer(self.lasting)
+        else:
+            self.answer(transaction_code_of(refusal, self.fenced))
 
 
 def require_name(session: KafkaSession, name: str) -> None:
@@ -282,6 +299,9 @@ TXN_OFFSET_COMMIT = Api(key=28, name="TxnOffsetCommit", first_version=0, last_ve
                         dispatch=commit_offsets, message=TxnOffsetCommitRequest)
 
 
+ABORTABLE_SINCE: Final = 4           # EndTxn: older clients know no number for it
+
+
 def end(request: Request) -> None:
     asked = request.decode(EndTxnRequest)
     session = request.session
@@ -294,7 +314,8 @@ def end(request: Request) -> None:
         session.kernel.producing.end(session.principal.tenant, asked.transactional_id, asked.producer_id,
                                      asked.producer_epoch, asked.committed, session.guard.origin, session, waiting)
 
-    Waiting(answer, fenced_of(request, FENCED_SINCE)).start(decide)
+    lasting = TRANSACTION_ABORTABLE if asked.committed and request.version >= ABORTABLE_SINCE else None
+    Waiting(answer, fenced_of(request, FENCED_SINCE), lasting).start(decide)
 
 
 END_TXN = Api(key=26, name="EndTxn", first_version=0, last_version=4, first_flexible=3, dispatch=end,

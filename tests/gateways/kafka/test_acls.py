@@ -100,6 +100,11 @@ def test_what_no_rule_says_is_refused(fields: dict[str, Any]) -> None:
     assert rules(peer) == set()
 
 
+def test_an_acl_of_a_transactional_id_is_refused_by_name() -> None:
+    row, = ask(plant(), "CreateAcls", creations=[creation(WRITE, resource_type=5)]).results
+    assert "TransactionalId" in row.error_message and "`transact`" in row.error_message
+
+
 def test_filters_ask_by_what_applies_to_a_name() -> None:
     peer = plant()
     created(peer, creation(READ), creation(READ, resource_name="ord", resource_pattern_type=PREFIXED),

@@ -8,14 +8,19 @@ import pytest
 from kafka.protocol.admin import CreateTopicsRequest, CreateTopicsResponse
 from kafka.protocol.consumer import ListOffsetsResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
-from kafka.protocol.producer import InitProducerIdRequest, InitProducerIdResponse
+from kafka.protocol.producer import EndTxnRequest, EndTxnResponse, InitProducerIdRequest, InitProducerIdResponse
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api import APIS
 from gatehouse.kernel.errors import (
     FencedProducer,
+    GroupIsLeased,
+    InvalidAddress,
     InvalidGroup,
+    InvalidRecord,
     InvalidTimeout,
+    NoTransaction,
+    OtherProducer,
     QueueFull,
     Stopping,
     StorageFull,
@@ -372,6 +377,30 @@ def test_a_name_takes_the_right_to_transact() -> None:
     request = InitProducerIdRequest(version=4, transactional_id="t", transaction_timeout_ms=1000)
     assert decoded(InitProducerIdResponse, 4, *peer.send(framed(request, 5)), 5).error_code == 53
     assert peer.kernel.producing.asked == []
+
+
+@pytest.mark.parametrize("version", versions(26))
+@pytest.mark.parametrize("refusal", [InvalidRecord("x"), InvalidAddress("x"), GroupIsLeased("x")])
+def test_a_commit_that_can_never_be_done_is_to_be_rolled_back(version: int, refusal: Exception) -> None:
+    """Clients know how to go on from the version on that has a number for it."""
+    peer = Peer()
+    peer.kernel.producing.refusal = refusal
+    codes = []
+    for commits in (True, False):
+        request = EndTxnRequest(version=version, transactional_id="t", producer_id=7, producer_epoch=2,
+                                committed=commits)
+        codes.append(decoded(EndTxnResponse, version, *peer.send(framed(request, 5)), 5).error_code)
+    assert (codes[0] == 120) is (version >= 4) and codes[1] != 120
+
+
+@pytest.mark.parametrize(("refusal", "code"), [
+    (FencedProducer("x"), 90), (TransactionEnding("x"), 51), (NoTransaction("x"), 48), (OtherProducer("x"), 49),
+    (Stopping("x"), 16), (StorageFull("x"), 15), (QueueFull("x"), 15)])
+def test_a_commit_that_may_be_done_later_is_not_to_be_rolled_back(refusal: Exception, code: int) -> None:
+    peer = Peer()
+    peer.kernel.producing.refusal = refusal
+    request = EndTxnRequest(version=4, transactional_id="t", producer_id=7, producer_epoch=2, committed=True)
+    assert decoded(EndTxnResponse, 4, *peer.send(framed(request, 5)), 5).error_code == code
 
 
 def test_an_id_that_cannot_be_stored() -> None:

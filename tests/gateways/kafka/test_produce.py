@@ -85,6 +85,8 @@ def test_why_a_batch_is_not_held(refusal: Exception, code: int) -> None:
     peer = peer_with_topic()
     peer.kernel.producing.refusal = refusal
     assert send(peer, 9, {("plant", 1): in_transaction(b"a")}, transactional_id="t")["plant", 1].error_code == code
+    assert peer.services.admission.trace.flow("kafka").messages_in == 0, "what is refused did not come in"
+    assert peer.services.door("kafka")._submitted == {}
 
 
 def test_a_transactional_id_takes_the_right_to_transact() -> None:

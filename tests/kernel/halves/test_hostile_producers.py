@@ -10,6 +10,8 @@ from gatehouse.kernel.errors import (
     GroupIsLeased,
     InvalidAddress,
     InvalidGroup,
+    InvalidRecord,
+    NoTransaction,
     OtherProducer,
     QueueFull,
     StorageFull,
@@ -26,6 +28,7 @@ from gatehouse.kernel.records.batch import TRANSACTIONAL
 from gatehouse.kernel.records.compression import GZIP
 from gatehouse.kernel.records.validation import Validated
 from gatehouse.kernel.settings import JourneySettings
+from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.tracing.context import HEADER
 from tests.kernel.batches import encode_record, wrap
 from tests.kernel.full_log import FullLog
@@ -286,6 +289,84 @@ def test_a_group_that_leases_by_now_is_not_moved(holds: bool) -> None:
     client.end(commits=False)
 
 
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_group_that_was_deleted_does_not_come_back_with_a_commit(restarts: bool, tmp_path: Path) -> None:
+    """As in Kafka: what would be committed of it is forgotten with it."""
+    rig, (a, b) = rig_with("a", "b", rig=Rig(tmp_path))
+    rig.kernel.assigned.commit_offsets("g", {a: (1, b"")}, rig.witness, "committed")
+    rig.run()
+    client = Client(rig).identify().begin(a, group="g")
+    client.begin(group="h")
+    for group in ("g", "h"):
+        client.offsets(group, {a: (2, b""), b: (3, b"")})
+    rig.kernel.groups.delete("g")
+    rig.run()
+    assert rig.kernel.producing.moving("g", "/") == set()
+    if restarts:
+        rig.restart()
+    client.end()
+    assert (rig.kernel.groups.committed("g"), rig.kernel.groups.committed("h")) == ({}, {a: (2, b""), b: (3, b"")})
+    client.begin(group="g").offsets("g", {a: (4, b"")})
+    client.end()
+    assert rig.kernel.groups.committed("g") == {a: (4, b"")}
+
+
+def test_an_offset_that_was_deleted_does_not_come_back_with_a_commit() -> None:
+    rig, (a, b) = rig_with("a", "b")
+    client = Client(rig).identify().begin(group="g")
+    client.offsets("g", {a: (2, b""), b: (3, b"")})
+    rig.kernel.assigned.delete_offsets("g", [a], rig.witness, "deleted")
+    rig.run()
+    assert rig.kernel.producing.moving("g", "/") == {b}
+    client.end()
+    assert rig.kernel.groups.committed("g") == {b: (3, b"")}
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_what_is_sent_beside_transactions_with_their_id_is_refused(restarts: bool, tmp_path: Path) -> None:
+    """It would use up sequences, and the producer's own batches would be taken for those that had come already."""
+    rig, (a, b) = rig_with("a", "b", rig=Rig(tmp_path))
+    client = Client(rig).identify().begin(a)
+    client.hold(a, b"1")
+    if restarts:
+        rig.restart()
+
+    def beside(partition_id: int, sequence: int) -> None:
+        rig.kernel.append_batch(partition_id, batch(client.producer_id, client.epoch, sequence, b"beside",
+                                                    transactional=False), rig.witness, "beside")
+        rig.run()
+
+    for partition_id, sequence in ((a, 0), (a, 1), (b, 0)):     # the one that is held, and next ones
+        with pytest.raises(NoTransaction):
+            beside(partition_id, sequence)
+    client.hold(a, b"2")
+    client.end()
+    with pytest.raises(NoTransaction):
+        beside(a, 2)
+    client.begin(a, b).hold(a, b"3")
+    client.hold(b, b"4")
+    client.end()
+    assert (rig.values("a"), rig.values("b")) == ([b"1", b"2", b"3"], [b"4"])
+
+
+def test_an_id_that_has_no_name_any_more_is_like_any_other() -> None:
+    rig, (a,) = rig_with("a")
+    client = Client(rig).identify()
+    old_id = client.producer_id
+    rig.kernel.producing._producers["/", "t"].epoch = LAST_EPOCH
+    client.identify()
+    assert client.producer_id != old_id
+
+    def beside(producer_id: int) -> None:
+        rig.kernel.append_batch(a, batch(producer_id, 0, 0, b"beside", transactional=False), rig.witness, "beside")
+        rig.run()
+
+    with pytest.raises(NoTransaction):
+        beside(client.producer_id)
+    beside(old_id)
+    assert rig.values("a") == [b"beside"]
+
+
 def test_a_queue_that_refuses_what_is_too_much_refuses_the_commit() -> None:
     rig, (a,) = rig_with("a")
     queue = rig.kernel.groups.declare_queue("q", QueueSettings(max_length=2, overflow="reject"))
@@ -415,6 +496,56 @@ def test_a_sender_with_the_right_has_a_record_of_a_transaction_followed(asks: bo
         rig.restart()
     client.end()
     assert (HEADER in dict(rig.read("a")[0][4])) is asks
+
+
+def test_what_is_opened_on_another_thread_and_not_held_is_answered() -> None:
+    rig, (a, b) = rig_with("a", "b")
+    client = Client(rig).identify().begin(a)
+    record = compress(encode_record(0, b"k", bytes(3_000_000)))
+    with pytest.raises(NoTransaction):
+        client.send(b, wrap(record, 1, codec=TRANSACTIONAL | GZIP, producer_id=client.producer_id, epoch=client.epoch,
+                            sequence=0))
+    client.hold(a, b"1")
+    client.end()
+    assert (rig.values("a"), rig.values("b")) == ([b"1"], [])
+
+
+def test_a_topic_that_takes_it_no_more_refuses_the_commit() -> None:
+    rig, (a, b) = rig_with("a", "b")
+    client = Client(rig).identify().begin(a, b)
+    client.hold(a, b"1", key=None)
+    client.hold(b, b"2")
+    rig.kernel.change_topic("a", settings=TopicSettings(compact=True))
+    rig.run()
+    for _ in range(2):
+        client.ask_to_end()
+        rig.run()
+        assert isinstance(rig.witness.stored[-1].error, InvalidRecord)
+        assert known(rig).state == OPEN and not known(rig).ending
+    client.end(commits=False)
+    client.begin(a, b).hold(a, b"3")
+    client.hold(b, b"4")
+    client.end()
+    assert (rig.values("a"), rig.values("b")) == ([b"3"], [b"4"])
+
+
+@pytest.mark.parametrize("size_bytes", [100, 3_000_000])
+@pytest.mark.parametrize("rate", [0.01, 1.0])
+def test_what_is_packed_and_followed_enters(size_bytes: int, rate: float) -> None:
+    rig, (a,) = rig_with("a", rig=Rig(journeys=JourneySettings(rate=rate)))
+    client = Client(rig).identify()
+    records = b"".join(encode_record(at, b"k", bytes(size_bytes // 20)) for at in range(20))
+    for turn in range(10):
+        client.begin(a)
+        for at in (0, 1):
+            client.send(a, wrap(compress(records), 20, codec=TRANSACTIONAL | GZIP, producer_id=client.producer_id,
+                                epoch=client.epoch, sequence=40 * turn + 20 * at))
+        client.ask_to_end()
+        rig.world.advance(10_000)
+        assert [stored.error for stored in rig.witness.stored if stored.token == "end"][turn:] == [None]
+    has_context = [HEADER in dict(record[4]) for record in rig.read("a")]
+    assert len(has_context) == 400
+    assert any(has_context) is (rate == 1 and size_bytes == 100), "what is large is not opened for it"
 
 
 def test_the_last_batch_that_has_room_may_come_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,10 +39,12 @@ from tests.kernel.rig import Rig
 TIMEOUT_MS = 60_000
 
 
-def batch(producer_id: int, epoch: int, sequence: int, *values: bytes, key: bytes | None = b"k") -> bytes:
+def batch(producer_id: int, epoch: int, sequence: int, *values: bytes, key: bytes | None = b"k",
+          transactional: bool = True) -> bytes:
     """As a producer sends it in a transaction."""
     records = b"".join(encode_record(at, key, value) for at, value in enumerate(values))
-    return wrap(records, len(values), codec=TRANSACTIONAL, producer_id=producer_id, epoch=epoch, sequence=sequence)
+    return wrap(records, len(values), codec=TRANSACTIONAL if transactional else 0, producer_id=producer_id,
+                epoch=epoch, sequence=sequence)
 
 
 class Client:
@@ -99,9 +101,13 @@ class Client:
                                               self.rig.witness, "offsets")
         self._answer()
 
-    def end(self, commits: bool = True) -> Stored:
+    def ask_to_end(self, commits: bool = True) -> None:
+        """Answered with "end"."""
         self.rig.kernel.producing.end(self.tenant, self.name, self.producer_id, self.epoch, commits, NOBODY,
                                       self.rig.witness, "end")
+
+    def end(self, commits: bool = True) -> Stored:
+        self.ask_to_end(commits)
         return self._answer()
 
 
