@@ -529,6 +529,8 @@ class Committer:
         self._disk_guard.note_full()
         self._clock.refused()
         refused = [pending_frame]
+        if self._gathering:                  # behind what is refused nothing of the same sender is stored
+            self._enter()
         if self._pending_frame is not None:
             refused.append(self._pending_frame)
             self._pending_frame = None

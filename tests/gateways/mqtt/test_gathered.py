@@ -225,6 +225,24 @@ def test_what_the_disk_does_not_take_is_never_acknowledged(packet: Any) -> None:
     assert fleet.values() == []
 
 
+def test_nothing_of_a_session_is_stored_behind_what_a_full_disk_refused() -> None:
+    fleet = Fleet(2)
+    (session, link), (other, other_link) = fleet.clients
+    append = fleet.hub.log.append
+
+    def full(head: bytes, body: bytes) -> int:
+        fleet.hub.log.append = append  # type: ignore[method-assign]
+        session.handle_data(publish(b"t", b"two", 2))
+        other.handle_data(publish(b"t", b"beside", 1))
+        raise LogFull("no space left on device")
+
+    fleet.hub.log.append = full  # type: ignore[method-assign]
+    session.handle_data(publish(b"t", b"one", 1))
+    fleet.hub.kernel.flush()
+    assert link.closed and other_link.closed and not link.take() + other_link.take()
+    assert fleet.values() == []
+
+
 @pytest.mark.parametrize("on_denied", ["acknowledge", "disconnect"])
 def test_a_topic_that_is_gone_is_found_out_by_each_by_itself(on_denied: str) -> None:
     """Those who may not have it made anew are denied; what others have published elsewhere is stored."""

@@ -80,7 +80,7 @@ def test_whoever_enters_nothing_holds_nobody_up() -> None:
     assert done
 
 
-def test_behind_a_frame_that_is_refused_it_is_asked_for_the_next() -> None:
+def test_behind_a_frame_that_is_refused_it_is_refused_too() -> None:
     rig = Rig()
     gatherer = Gatherer(rig)
     rig.run()
@@ -97,8 +97,10 @@ def test_behind_a_frame_that_is_refused_it_is_asked_for_the_next() -> None:
     gatherer.gather(b"behind")
     rig.run()
     assert gatherer.asked == 1
-    assert [stored.error is None for stored in rig.witness.stored] == [False, True]
-    assert rig.values("t") == [b"behind"]
+    assert [stored.error is None for stored in rig.witness.stored] == [False, False]
+    gatherer.append(b"later")
+    rig.run()
+    assert rig.values("t") == [b"later"]
 
 
 def test_what_was_gathered_when_the_hub_stops_is_stored_and_then_nothing_more() -> None:
