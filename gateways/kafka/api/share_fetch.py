@@ -285,7 +285,7 @@ class ShareFetch:
     """One fetch until it is answered."""
 
     __slots__ = ("request", "asked", "held", "settlement", "lock_ms", "renews", "deadline_ms", "refusals", "given",
-                 "throttle_ms", "ended", "_requests", "_left", "_count", "_reads", "_is_settled", "_has_taken")
+                 "ended", "_requests", "_left", "_count", "_reads", "_is_settled", "_has_taken")
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -294,7 +294,7 @@ class ShareFetch:
         self.refusals: dict[PartitionName, Exception] = {}       # of partitions that cannot be read
         self.given: dict[PartitionName, Given] = {}
         self.renews = request.version >= FIRST_WITH_RENEWAL and self.asked.is_renew_ack
-        self.lock_ms = self.deadline_ms = self.throttle_ms = 0
+        self.lock_ms = self.deadline_ms = 0
         self._requests: dict[bytes, int] = {}                    # by which the kernel was asked for messages of topics
         self._left: Iterator[Topic] = iter(())                   # topics that are still to be asked for
         self._count = 0                                          # of messages that are asked for
@@ -345,12 +345,12 @@ class ShareFetch:
             self._take_nothing()
             return
         if session.guard.limits_out:
-            room, _ = session.guard.out_room()
+            room, room_bytes = session.guard.out_room()
             if not room:
                 session.wake_at(min(self.deadline_ms, session.services.now_ms() + max(1, session.guard.out_wait_ms())),
                                 self._on_timer)
                 return
-            self._count = min(self._count, room)
+            self._count = min(self._count, room, max(1, room_bytes // session.fetched_each_bytes))
         self._left = self._topics() if self._count else iter(())
         self._ask()
 
@@ -444,10 +444,9 @@ class ShareFetch:
             session.guard.groups.give_back(self._requests[topic.uuid], unwanted)
         session.flow.messages_out += messages
         session.flow.bytes_out += size_bytes
-        if messages and session.guard.limits_out:
-            self.throttle_ms = session.guard.hand_out(messages, size_bytes, topic.name, consumers=self.asked.group_id)
-            if self.throttle_ms:
-                session.throttle(self.throttle_ms)
+        if messages and session.guard.limits_out:        # the next fetch waits; what is settled comes meanwhile
+            session.guard.hand_out(messages, size_bytes, topic.name, consumers=self.asked.group_id)
+            session.fetched_each_bytes = max(1, size_bytes // messages)
         return messages > 0
 
     def _end_requests(self) -> None:
@@ -490,7 +489,7 @@ class ShareFetch:
                     current_leader=Row(leader_id=NODE_ID, leader_epoch=session.epoch),
                     records=given.records, acquired_records=given.acquired))
         self.request.answer(
-            SHARE_FETCH_RESPONSE, throttle_time_ms=self.throttle_ms,
+            SHARE_FETCH_RESPONSE, throttle_time_ms=0,
             error_code=NONE if refusal is None else refusal.code,
             error_message=None if refusal is None else str(refusal), acquisition_lock_timeout_ms=self.lock_ms,
             responses=[Row(topic_id=uuid.UUID(bytes=name), partitions=partitions) for name, partitions in rows.items()],

@@ -278,13 +278,13 @@ def describe_offsets(request: Request) -> Iterator[None]:
         wanted = [(topic.topic_name, topic.partitions) for topic in group.topics] if group.topics is not None else \
             [(topic.name, range(topic.partitions)) for topic in session.guard.groups.topics(group.group_id)]
         for name, numbers in wanted:
-            row.topics.append(offsets_row(session, group.group_id, name, numbers))
+            row.topics.append((yield from offsets_row(session, group.group_id, name, numbers)))
             yield
     request.answer(DESCRIBE_OFFSETS_RESPONSE, throttle_time_ms=0, groups=list(rows.values()))
 
 
-def offsets_row(session: KafkaSession, group: str, name: str, numbers: Any) -> Row:
-    """How far a group is in partitions of one topic, and how much is left."""
+def offsets_row(session: KafkaSession, group: str, name: str, numbers: Any) -> Generator[None, None, Row]:
+    """How far a group is in partitions of one topic, and how much is left. A partition a step."""
     row = Row(topic_name=name, topic_id=NO_UUID, partitions=[])
     try:
         topic = find_topic(session, name, Operation.CONSUME)
@@ -296,6 +296,7 @@ def offsets_row(session: KafkaSession, group: str, name: str, numbers: Any) -> R
         return row
     row.topic_id = uuid.UUID(bytes=topic.uuid)
     for number in dict.fromkeys(numbers):
+        yield
         part = Row(partition_index=number, start_offset=NOBODY_YET, leader_epoch=0, lag=-1, error_code=NONE,
                    error_message=None)
         row.partitions.append(part)

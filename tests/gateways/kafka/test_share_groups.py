@@ -693,6 +693,28 @@ def test_a_hub_that_stops_answers_who_waits_for_a_limit() -> None:
     assert rows_of(client.answers(78)[0]) == {}
 
 
+def test_a_limit_holds_the_next_fetch_and_nothing_that_is_settled() -> None:
+    """Else the lock is over before a member may say that it has done its work."""
+    rig = Rig()
+    client = joined(rig)
+    limits = rig.hub.admission.limits
+    limits.put(read_limit({"of": "user:anonymous", "direction": "out", "bytes_per_s": 1_000}, "1"), rig.hub.now_ms())
+    for _ in range(20):
+        placement = rig.hub.kernel.place_in("jobs", b"k", partition=0)
+        rig.hub.kernel.append([(placement, b"x" * 2_000, encode_headers([]), 0, 0)], None)
+    rig.hub.kernel.flush()
+    answer = client.fetch()
+    given = acquired(rows_of(answer)[0])
+    assert answer["throttle_time_ms"] == 0, "clients send nothing for so long"
+    assert rows_of(client.fetch(max_wait_ms=100)) == {}
+    assert rows_of(client.acknowledge({0: [(first, last, [ACCEPT]) for first, last, _ in given]}))[0]["error_code"] == 0
+    for _ in range(100):
+        rig.hub.advance(500)
+        if rows := rows_of(client.fetch(max_wait_ms=100)):
+            break
+    assert sum(last - first + 1 for first, last, _ in acquired(rows[0])) == 1, "now it is known how large they are"
+
+
 def test_a_hub_that_stops_answers_who_waits() -> None:
     rig = Rig()
     client = joined(rig)
