@@ -107,13 +107,15 @@ ACK: Final = "ack"
 EXTEND: Final = "extend"
 RELEASE: Final = "release"
 REJECT: Final = "reject"
+LEAVE: Final = "leave"
 
 
 class Settling(NamedTuple):
     """What becomes of leased messages."""
 
     what: str
-    """ACK: they are done; EXTEND; RELEASE; REJECT: they will not be tried again."""
+    """ACK: they are done; EXTEND; RELEASE; REJECT: they will not be tried again; LEAVE: who held them has gone,
+    they are ready at once."""
 
     ms: int | None = None
     """EXTEND: for so long; 0 and None: as the group says. RELEASE: ready after so long; None: as its retry says."""

@@ -52,7 +52,7 @@ from gatehouse.gateways.kafka.share_session import (
     ShareSession,
     ShareSessions,
 )
-from gatehouse.kernel.api import ACK, EXTEND, Settling, Taken
+from gatehouse.kernel.api import ACK, EXTEND, LEAVE, Settling, Taken
 from gatehouse.kernel.api import REJECT as REJECTED
 from gatehouse.kernel.api import RELEASE as RELEASED
 from gatehouse.kernel.errors import KernelError, UnknownGroup, UnknownTopic
@@ -239,7 +239,7 @@ def give_back(session: KafkaSession, group: str, receipts: list[str]) -> None:
     if not receipts:
         return
     try:
-        session.guard.groups.settle(group, False, receipts, SETTLINGS[RELEASE], session, UNHEARD)
+        session.guard.groups.settle(group, False, receipts, Settling(LEAVE), session, UNHEARD)
     except (KernelError, Denied):                        # their time runs out by itself
         pass
 

@@ -27,7 +27,7 @@ from gatehouse.gateways.kafka.share_session import (
 )
 from gatehouse.gateways.kit import FakeHub
 from gatehouse.kernel.groups.cursor import Cursor
-from gatehouse.kernel.groups.group_settings import GroupSettings
+from gatehouse.kernel.groups.group_settings import GroupSettings, Pausing
 from gatehouse.kernel.log.log import LogFull
 from gatehouse.kernel.message import Message, Stored
 from gatehouse.kernel.records.batch import encode_headers
@@ -646,6 +646,19 @@ def test_the_end_of_a_session_gives_everything_back(by: str) -> None:
         rig.hub.cut(client.session)
     rig.hub.kernel.flush()
     assert acquired(rows_of(joined(rig).fetch(member="two"))[0]) == [(1, 2, 2)]
+
+
+def test_who_goes_away_fails_once_however_much_it_held() -> None:
+    rig = Rig()
+    rig.hub.kernel.groups.define("g", GroupSettings(pausing=Pausing(failures=3)))
+    client = joined(rig)
+    rig.publish(5, partition=0)
+    rig.publish(5, partition=1)
+    client.fetch()
+    rig.hub.cut(client.session)
+    rig.hub.kernel.flush()
+    again = rows_of(joined(rig).fetch(member="two"))
+    assert [acquired(row) for row in again.values()] == [[(0, 4, 2)], [(0, 4, 2)]], "the group is not paused"
 
 
 def test_a_client_that_goes_while_it_waits_has_taken_nothing() -> None:
