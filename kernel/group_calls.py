@@ -182,7 +182,7 @@ class PortGroups:
         except KernelError:
             del self._requests[request]
             raise
-        return request, group.ready > 0
+        return request, group.has_ready
 
     def time_up(self, request: int) -> None:
         asked = self._requests.get(request)

@@ -789,6 +789,12 @@ class LeasedGroup:
                     for prefetcher in self.prefetchers.values()])
 
     @property
+    def has_ready(self) -> bool:
+        """Whether something may be handed out now, or is read to be. Costs next to nothing where nothing is ready, over
+        however many partitions."""
+        return bool(self._reading) or any(prefetcher.has_more for prefetcher in self._turn)
+
+    @property
     def entering(self) -> int:
         """Messages that are on their way in, and were not purged before they are there."""
         return sum([max(0, self._core.entering(partition_id) - prefetcher.cursor.passed_over(prefetcher.end()))

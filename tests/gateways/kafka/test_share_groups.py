@@ -28,6 +28,7 @@ from gatehouse.gateways.kafka.share_session import (
 from gatehouse.gateways.kit import FakeHub
 from gatehouse.kernel.groups.cursor import Cursor
 from gatehouse.kernel.groups.group_settings import GroupSettings, Pausing
+from gatehouse.kernel.groups.prefetcher import Prefetcher
 from gatehouse.kernel.log.log import LogFull
 from gatehouse.kernel.message import Message, Stored
 from gatehouse.kernel.records.batch import encode_headers
@@ -551,6 +552,18 @@ class Never:
 
     def cancel(self) -> None:
         pass
+
+
+def test_a_fetch_that_waits_looks_at_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be thousands of them, and a member asks twice a second."""
+    rig = Rig()
+    client = joined(rig)
+    client.fetch()
+    looked: list[Any] = []
+    monkeypatch.setattr(Cursor, "ready", lambda cursor, end: looked.append(cursor) or 0)
+    monkeypatch.setattr(Prefetcher, "has_more", property(lambda prefetcher: looked.append(prefetcher) or False))
+    client.send(78, **client.fetching(max_wait_ms=1_000))
+    assert not looked
 
 
 def test_a_topic_that_is_gone_keeps_nothing_from_others() -> None:
