@@ -45,6 +45,14 @@ class Held(NamedTuple):
     until_ms: int                # then it may be somebody else's
 
 
+class Settled(NamedTuple):
+    """What a member says something of."""
+
+    name: PartitionName
+    offset: int
+    held: Held
+
+
 class ShareSession:
     """One member's."""
 
@@ -138,20 +146,25 @@ class ShareSession:
                     raise Refused(INVALID_RECORD_STATE, f"{offset} is not this member's")
         return kinds
 
-    def take(self, name: PartitionName, offsets: list[int], until_ms: int = 0) -> list[str]:
-        """The receipts of messages that are settled; they are the member's no more, unless it keeps them on until
-        then."""
+    def take(self, name: PartitionName, offsets: list[int], until_ms: int = 0) -> list[Settled]:
+        """What is settled; it is the member's no more, unless it keeps it on until then."""
         of = self.held[name]
-        receipts = [of[offset].receipt for offset in offsets]
+        settled = [Settled(name, offset, of[offset]) for offset in offsets]
         if until_ms:
             of.update({offset: of[offset]._replace(until_ms=until_ms) for offset in offsets})
-            return receipts
+            return settled
         for offset in offsets:
             del of[offset]
         self.count -= len(offsets)
         if not of:
             del self.held[name]
-        return receipts
+        return settled
+
+    def put_back(self, settled: list[Settled]) -> None:
+        """The hub could not do what was said of these: they are the member's still, and it may say so again."""
+        for name, offset, held in settled:
+            if not self.ended and offset not in self.held.get(name, ()):
+                self.hold(name, offset, held)
 
     def end(self) -> list[str]:
         """Give nothing more to it; the receipts of everything that it held."""

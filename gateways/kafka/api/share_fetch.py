@@ -49,6 +49,7 @@ from gatehouse.gateways.kafka.share_session import (
     RENEW,
     Held,
     PartitionName,
+    Settled,
     ShareSession,
     ShareSessions,
 )
@@ -112,6 +113,7 @@ MAX_TRIES: Final = 0x7FFF                # of a delivery count, an i16
 DISK_MS: Final = 250                     # what a fetch that does not want to wait gives to messages on the disk
 READY_MS: Final = 20                     # what a topic that seems to have messages is given before others are asked
 ASKED_AT_ONCE: Final = 64                # topics, in one turn
+TOLD_AT_ONCE: Final = 64                 # messages that are settled, in one step
 SETTLINGS: Final = {GAP: Settling(ACK), ACCEPT: Settling(ACK), RELEASE: Settling(RELEASED, 0),
                     REJECT: Settling(REJECTED)}
 
@@ -146,7 +148,7 @@ class Settlement:
         self.lock_ms = lock_ms
         self.codes: dict[PartitionName, int] = {}        # of each partition that the request says something of
         self.texts: dict[PartitionName, str] = {}
-        self._by_kind: dict[int, list[tuple[PartitionName, str]]] = {}       # what the kernel is to be told
+        self._by_kind: dict[int, list[Settled]] = {}     # what the kernel is to be told
         self._pending = 1                                # one more, while the request is gone through
         self._on_done: Callable[[], None] | None = None
 
@@ -169,30 +171,49 @@ class Settlement:
                     continue
                 for kind, offsets in kinds.items():
                     if offsets:
-                        receipts = held.take(name, offsets, until_ms if kind == RENEW else 0)
-                        self._by_kind.setdefault(kind, []).extend([(name, receipt) for receipt in receipts])
+                        self._by_kind.setdefault(kind, []).extend(
+                            held.take(name, offsets, until_ms if kind == RENEW else 0))
+        while self._tell_some():
+            yield
         self.tell()
 
+    def _tell_some(self) -> bool:
+        """The kernel hears of some of what was gone through; whether there was anything."""
+        for kind, mine in self._by_kind.items():
+            self._by_kind[kind] = mine[TOLD_AT_ONCE:]
+            if not self._by_kind[kind]:
+                del self._by_kind[kind]
+            self._tell(SETTLINGS.get(kind) or Settling(EXTEND, self.lock_ms), mine[:TOLD_AT_ONCE])
+            return True
+        return False
+
     def tell(self) -> None:
-        """The kernel hears of what was gone through. Also where the connection is gone before the end of it."""
-        by_kind, self._by_kind = self._by_kind, {}
-        for kind, mine in by_kind.items():
-            self._tell(SETTLINGS.get(kind) or Settling(EXTEND, self.lock_ms), mine)
+        """The kernel hears of all that was gone through. Also where the connection is gone before the end of it."""
+        while self._tell_some():
+            pass
         if self.held.ended:
             give_back(self.session, self.group, self.held.take_all())
 
-    def _tell(self, settling: Settling, mine: list[tuple[PartitionName, str]]) -> None:
+    def _tell(self, settling: Settling, mine: list[Settled]) -> None:
+        durable = Durable(self)
         try:
-            errors = self.session.guard.groups.settle(self.group, False, [receipt for _, receipt in mine], settling,
-                                                      self.session, Durable(self, {name for name, _ in mine}))
+            errors = self.session.guard.groups.settle(self.group, False, [each.held.receipt for each in mine], settling,
+                                                      self.session, durable)
         except (KernelError, Denied) as refusal:
-            for name, _ in mine:
-                self.refuse(name, refusal)
+            self.fail(mine, refusal)
             return
         self._pending += 1
-        for (name, _), error in zip(mine, errors, strict=True):
-            if error is not None:                        # its time was over, or it was purged
-                self.refuse(name, Refused(INVALID_RECORD_STATE, str(error)))
+        for each, error in zip(mine, errors, strict=True):
+            if error is None:
+                durable.mine.append(each)
+            else:                                        # its time was over, or it was purged
+                self.refuse(each.name, Refused(INVALID_RECORD_STATE, str(error)))
+
+    def fail(self, mine: list[Settled], refusal: Exception) -> None:
+        """Nothing has become of these."""
+        self.held.put_back(mine)
+        for name in {each.name for each in mine}:
+            self.refuse(name, refusal)
 
     def refuse(self, name: PartitionName, refusal: Exception) -> None:
         if isinstance(refusal, Denied):
@@ -211,16 +232,18 @@ class Settlement:
             self._on_done()
 
 
-class Durable(NamedTuple):
+class Durable:
     """Waits for what was settled in one way."""
 
-    settlement: Settlement
-    names: set[PartitionName]
+    __slots__ = ("settlement", "mine")
+
+    def __init__(self, settlement: Settlement) -> None:
+        self.settlement = settlement
+        self.mine: list[Settled] = []
 
     def on_stored(self, stored: Stored) -> None:
         if stored.error is not None:
-            for name in self.names:
-                self.settlement.refuse(name, stored.error)
+            self.settlement.fail(self.mine, stored.error)
         self.settlement.settled()
 
 

@@ -763,6 +763,20 @@ def test_a_full_disk_is_told_and_what_was_settled_comes_again() -> None:
     assert acquired(rows_of(client.fetch())[0]) == [(0, 0, 2)]
 
 
+def test_what_a_full_disk_has_refused_may_be_said_again() -> None:
+    """Java's client does so by itself."""
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(200)
+    client.fetch()
+    rig.hub.log.fault = LogFull("no room")
+    assert rows_of(client.acknowledge({0: [(0, 199, [ACCEPT])]}))[0]["error_code"] == 56
+    rig.hub.advance(1_000)
+    assert rows_of(client.acknowledge({0: [(0, 199, [ACCEPT])]}))[0]["error_code"] == 0
+    counts = rig.hub.kernel.groups.group("g", "jobs").counts()
+    assert (counts.leased, counts.ready, counts.waiting) == (0, 0, 0)
+
+
 def test_a_topic_that_is_gone_is_said_so() -> None:
     rig = Rig()
     client = joined(rig)
