@@ -67,10 +67,16 @@ class ShareGroup:
 
     __slots__ = ("members", "epoch", "session_ms")
 
-    def __init__(self) -> None:
+    def __init__(self, session_ms: int) -> None:
         self.members: dict[str, ShareMember] = {}
         self.epoch = 0
-        self.session_ms = 0              # how long a member may be silent
+        self.session_ms = session_ms     # how long a member may be silent, as was asked for last
+
+    def silent(self, now_ms: int, session_ms: int | None = None) -> list[str]:
+        """Members that have been silent for too long."""
+        if session_ms is not None:
+            self.session_ms = session_ms
+        return [member.member_id for member in self.members.values() if member.heard_ms + self.session_ms <= now_ms]
 
     def remove(self, member_id: str) -> ShareMember | None:
         """A member goes; None where it was not there."""
@@ -106,14 +112,9 @@ class ShareGroups:
         group = self._groups.get((tenant, name))
         if group is None:
             return None
-        group.session_ms = rules.session_ms
-        self._drop_silent(tenant, name, group, now_ms)
+        for member_id in group.silent(now_ms, rules.session_ms):
+            self.leave(tenant, name, member_id)
         return group if group.members else None
-
-    def _drop_silent(self, tenant: str, name: str, group: ShareGroup, now_ms: int) -> None:
-        silent = [member for member in group.members.values() if member.heard_ms + group.session_ms <= now_ms]
-        for member in silent:
-            self.leave(tenant, name, member.member_id)
 
     def _make_room(self, now_ms: int) -> None:
         """Forget those of all groups who are silent: nobody else asks for some of these any more."""
@@ -121,7 +122,8 @@ class ShareGroups:
             return
         self._looked_ms = now_ms
         for (tenant, name), group in list(self._groups.items()):
-            self._drop_silent(tenant, name, group, now_ms)
+            for member_id in group.silent(now_ms):
+                self.leave(tenant, name, member_id)
 
     def join(self, tenant: str, name: str, member: ShareMember, now_ms: int, rules: ShareRules) -> ShareGroup:
         """A member comes, or comes again under the same id. Raises Refused where there are too many."""
@@ -135,8 +137,7 @@ class ShareGroups:
             raise Refused(GROUP_MAX_SIZE_REACHED, f"the group has {count} members, and all groups {self._count}: "
                                                   "as many as may be, or with as many topics")
         if group is None:
-            group = self._groups[tenant, name] = ShareGroup()
-            group.session_ms = rules.session_ms
+            group = self._groups[tenant, name] = ShareGroup(rules.session_ms)
         if before is None:
             self._count += 1
         else:

@@ -45,8 +45,8 @@ class Held(NamedTuple):
     until_ms: int                # then it may be somebody else's
 
 
-class Settled(NamedTuple):
-    """What a member says something of."""
+class HeldAt(NamedTuple):
+    """A message that the member was given, and where it lies."""
 
     name: PartitionName
     offset: int
@@ -146,10 +146,10 @@ class ShareSession:
                     raise Refused(INVALID_RECORD_STATE, f"{offset} is not this member's")
         return kinds
 
-    def take(self, name: PartitionName, offsets: list[int], until_ms: int = 0) -> list[Settled]:
+    def take(self, name: PartitionName, offsets: list[int], until_ms: int = 0) -> list[HeldAt]:
         """What is settled; it is the member's no more, unless it keeps it on until then."""
         of = self.held[name]
-        settled = [Settled(name, offset, of[offset]) for offset in offsets]
+        settled = [HeldAt(name, offset, of[offset]) for offset in offsets]
         if until_ms:
             of.update({offset: of[offset]._replace(until_ms=until_ms) for offset in offsets})
             return settled
@@ -160,7 +160,7 @@ class ShareSession:
             del self.held[name]
         return settled
 
-    def put_back(self, settled: list[Settled]) -> None:
+    def put_back(self, settled: list[HeldAt]) -> None:
         """The hub could not do what was said of these: they are the member's still, and it may say so again."""
         for name, offset, held in settled:
             if not self.ended and offset not in self.held.get(name, ()):

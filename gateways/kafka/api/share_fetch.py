@@ -48,8 +48,8 @@ from gatehouse.gateways.kafka.share_session import (
     RELEASE,
     RENEW,
     Held,
+    HeldAt,
     PartitionName,
-    Settled,
     ShareSession,
     ShareSessions,
 )
@@ -148,7 +148,7 @@ class Settlement:
         self.lock_ms = lock_ms
         self.codes: dict[PartitionName, int] = {}        # of each partition that the request says something of
         self.texts: dict[PartitionName, str] = {}
-        self._by_kind: dict[int, list[Settled]] = {}     # what the kernel is to be told
+        self._by_kind: dict[int, list[HeldAt]] = {}     # what the kernel is to be told
         self._pending = 1                                # one more, while the request is gone through
         self._on_done: Callable[[], None] | None = None
 
@@ -194,7 +194,7 @@ class Settlement:
         if self.held.ended:
             give_back(self.session, self.group, self.held.take_all())
 
-    def _tell(self, settling: Settling, mine: list[Settled]) -> None:
+    def _tell(self, settling: Settling, mine: list[HeldAt]) -> None:
         durable = Durable(self)
         try:
             errors = self.session.guard.groups.settle(self.group, False, [each.held.receipt for each in mine], settling,
@@ -209,7 +209,7 @@ class Settlement:
             else:                                        # its time was over, or it was purged
                 self.refuse(each.name, Refused(INVALID_RECORD_STATE, str(error)))
 
-    def fail(self, mine: list[Settled], refusal: Exception) -> None:
+    def fail(self, mine: list[HeldAt], refusal: Exception) -> None:
         """Nothing has become of these."""
         self.held.put_back(mine)
         for name in {each.name for each in mine}:
@@ -239,7 +239,7 @@ class Durable:
 
     def __init__(self, settlement: Settlement) -> None:
         self.settlement = settlement
-        self.mine: list[Settled] = []
+        self.mine: list[HeldAt] = []
 
     def on_stored(self, stored: Stored) -> None:
         if stored.error is not None:
@@ -314,6 +314,7 @@ class ShareFetch:
         self.request = request
         self.asked = request.decode(SHARE_FETCH_REQUEST)
         self.held = ShareSession()
+        self.settlement = Settlement(request.session, "", self.held, 0)          # until it has begun
         self.refusals: dict[PartitionName, Exception] = {}       # of partitions that cannot be read
         self.given: dict[PartitionName, Given] = {}
         self.renews = request.version >= FIRST_WITH_RENEWAL and self.asked.is_renew_ack
@@ -333,7 +334,6 @@ class ShareFetch:
             return
         self.lock_ms = lock_ms_of(session, asked.group_id)
         self.settlement = Settlement(session, asked.group_id, self.held, self.lock_ms)
-        self.request.on_end = self.end
         try:
             for topic in asked.topics:
                 yield
@@ -559,6 +559,7 @@ def acquired_of(messages: list[Leased]) -> list[Row]:
 
 def fetch(request: Request) -> Iterator[None]:
     waiting = ShareFetch(request)
+    request.on_end = waiting.end
     yield from waiting.settle()
     if not waiting.ended:
         request.on_turn = waiting.begin
