@@ -107,13 +107,14 @@ ACK: Final = "ack"
 EXTEND: Final = "extend"
 RELEASE: Final = "release"
 REJECT: Final = "reject"
+LEAVE: Final = "leave"
 
 
 class Settling(NamedTuple):
     """What becomes of leased messages."""
 
     what: str
-    """ACK: they are done; EXTEND; RELEASE; REJECT: they will not be tried again."""
+    """ACK: they are done; EXTEND; RELEASE; REJECT: not to be tried again; LEAVE: their holder has gone, ready."""
 
     ms: int | None = None
     """EXTEND: for so long; 0 and None: as the group says. RELEASE: ready after so long; None: as its retry says."""
@@ -321,8 +322,7 @@ class KernelPort(HubFacts, Protocol):
         `Kernel.append_batches` says, which also says what it raises."""
 
     def recall(self, message_id: int, tenant: str, number: int) -> None:
-        """A message that waits for its time will not be delivered. Raises UnknownScheduled, AlreadyDelivered,
-        Stopping."""
+        """What waits for its time will not be delivered. Raises UnknownScheduled, AlreadyDelivered, Stopping."""
 
     def begin(self, guard: int, halves: list[HalfMessage], group: str, tenant: str, by: str, checks: Any, number: int,
               name: str | None) -> None:

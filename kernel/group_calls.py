@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from gatehouse.kernel.api import ACK, EXTEND, REJECT, Settling, Source, Taken
+from gatehouse.kernel.api import ACK, EXTEND, LEAVE, REJECT, Settling, Source, Taken
 from gatehouse.kernel.errors import ExpiredReceipt, KernelError, Stopping, UnknownQueue, UnknownTopic
+from gatehouse.kernel.groups.circuits import GONE_AWAY
 from gatehouse.kernel.groups.group_settings import ASSIGNED
 from gatehouse.kernel.message import Stored, tell
 
@@ -181,7 +182,7 @@ class PortGroups:
         except KernelError:
             del self._requests[request]
             raise
-        return request, group.ready > 0
+        return request, group.has_ready
 
     def time_up(self, request: int) -> None:
         asked = self._requests.get(request)
@@ -309,4 +310,6 @@ def _settle(group: LeasedGroup, handles: list[Handle], settling: Settling, owner
         return group.extend(handles, settling.ms or group.settings.invisible_ms, owner, token)
     if settling.what == REJECT:
         return group.reject(handles, owner, token)
+    if settling.what == LEAVE:
+        return group.release(handles, 0, owner, token, reason=GONE_AWAY)
     return group.release(handles, settling.ms, owner, token)

@@ -77,6 +77,8 @@ def is_long(fields: dict[str, Any]) -> bool:
                 count += len(value)
                 if value and type(value[0]) is Row and count <= LONG:
                     ahead += [row.__dict__ for row in value]
+            elif type(value) is Row:
+                ahead.append(value.__dict__)
     return count > LONG
 
 

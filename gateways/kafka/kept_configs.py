@@ -275,3 +275,9 @@ class GroupConfigs:
     def put(self, tenant: str, name: str, configs: Mapping[str, str], owner: Owner, token: object) -> None:
         """Set these, and no others; the owner is told when they hold. Raises Stopping."""
         self._kept.put((tenant, name), configs, owner, token)
+
+
+def start_of(session: KafkaSession, name: str) -> str:
+    """Where a share group begins that nobody has used yet."""
+    return GroupConfigs.of(session.services).get(session.principal.tenant, name).get(
+        SHARE_RESET, default_of_group(SHARE_RESET, session.config))

@@ -138,13 +138,13 @@ class KafkaSession:
         self._ready = self._steps = None
         self._timers.stop()
         self.fetch_sessions.leave(self)
-        if self._guard is not None:
-            end_sessions(self)
-            self._guard.leave()
         waiting, self._waiting = self._waiting, deque()
         for request in waiting:
             if request.on_end is not None:
                 request.on_end()
+        if self._guard is not None:
+            end_sessions(self)
+            self._guard.leave()
 
     def handle_stopping(self) -> None:
         """Answers what is in flight: a fetch with what there is, a produce when it is stored. Then closes."""

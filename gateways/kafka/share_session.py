@@ -32,6 +32,7 @@ MAX_SESSIONS: Final = 100        # of one connection: Java's client has one
 MAX_TOPICS: Final = 1_000        # that one session asks for
 MAX_HELD: Final = 2_000          # messages that one member may hold: who settles nothing is given nothing more
 MAX_BATCHES: Final = 2 * MAX_HELD        # of offsets that one request settles, with the gaps between them
+MAX_TYPES: Final = 5 * MAX_HELD          # that one request says of them: of each, or of each in a stretch
 
 PartitionName = tuple[bytes, int]
 """(uuid of the topic, partition number)"""
@@ -44,15 +45,24 @@ class Held(NamedTuple):
     until_ms: int                # then it may be somebody else's
 
 
+class HeldAt(NamedTuple):
+    """A message that the member was given, and where it lies."""
+
+    name: PartitionName
+    offset: int
+    held: Held
+
+
 class ShareSession:
     """One member's."""
 
-    __slots__ = ("epoch", "ended", "asked", "held", "count", "turn", "_look_ms")
+    __slots__ = ("epoch", "ended", "asked", "size", "held", "count", "turn", "_look_ms")
 
     def __init__(self) -> None:
         self.ended = False                                           # nothing more is given to it
         self.epoch = 0                                               # of its newest request
         self.asked: dict[bytes, set[int]] = {}                       # partitions by the uuid of their topic
+        self.size = 0                                                # how many partitions these are
         self.held: dict[PartitionName, dict[int, Held]] = {}         # by offset
         self.count = 0                                               # of what is held
         self.turn = 0                                                # which topic is asked first
@@ -60,21 +70,28 @@ class ShareSession:
 
     # ---- partitions
 
-    def ask(self, uuid: bytes, partitions: list[int], most: int) -> None:
-        """The member asks for these, too. Raises Refused where it asks for too many."""
-        mine = self.asked.setdefault(uuid, set())
-        mine.update(partitions)
-        if len(self.asked) > MAX_TOPICS or len(mine) > most:
-            raise Refused(INVALID_REQUEST, f"a share session asks for {MAX_TOPICS} topics at most, and for {most} "
-                                           "partitions of each")
+    def ask(self, uuid: bytes, partitions: list[int], room: int) -> None:
+        """The member asks for these, too. Raises Refused, with nothing noted, where there is room for so many more and
+        no others."""
+        new = set(partitions).difference(self.asked.get(uuid, ()))
+        if not new:
+            return
+        if len(new) > room or uuid not in self.asked and len(self.asked) >= MAX_TOPICS:
+            raise Refused(INVALID_REQUEST, f"a share session asks for {MAX_TOPICS} topics at most, and for {room} "
+                                           "partitions more")
+        self.size += len(new)
+        self.asked.setdefault(uuid, set()).update(new)
 
     def forget(self, uuid: bytes, partitions: list[int]) -> None:
         """The member asks for these no more; what it holds of them stays with it."""
-        left = self.asked.get(uuid)
-        if left is not None:
-            left.difference_update(partitions)
-            if not left:
-                del self.asked[uuid]
+        mine = self.asked.get(uuid)
+        if mine is None:
+            return
+        before = len(mine)
+        mine.difference_update(partitions)
+        self.size -= before - len(mine)
+        if not mine:
+            del self.asked[uuid]
 
     def in_turn(self) -> list[bytes]:
         """The topics that are asked for, another one first each time."""
@@ -129,20 +146,25 @@ class ShareSession:
                     raise Refused(INVALID_RECORD_STATE, f"{offset} is not this member's")
         return kinds
 
-    def take(self, name: PartitionName, offsets: list[int], until_ms: int = 0) -> list[str]:
-        """The receipts of messages that are settled; they are the member's no more, unless it keeps them on until
-        then."""
+    def take(self, name: PartitionName, offsets: list[int], until_ms: int = 0) -> list[HeldAt]:
+        """What is settled; it is the member's no more, unless it keeps it on until then."""
         of = self.held[name]
-        receipts = [of[offset].receipt for offset in offsets]
+        settled = [HeldAt(name, offset, of[offset]) for offset in offsets]
         if until_ms:
             of.update({offset: of[offset]._replace(until_ms=until_ms) for offset in offsets})
-            return receipts
+            return settled
         for offset in offsets:
             del of[offset]
         self.count -= len(offsets)
         if not of:
             del self.held[name]
-        return receipts
+        return settled
+
+    def put_back(self, settled: list[HeldAt]) -> None:
+        """The hub could not do what was said of these: they are the member's still, and it may say so again."""
+        for name, offset, held in settled:
+            if not self.ended and offset not in self.held.get(name, ()):
+                self.hold(name, offset, held)
 
     def end(self) -> list[str]:
         """Give nothing more to it; the receipts of everything that it held."""
@@ -186,6 +208,10 @@ class ShareSessions:
         else:
             session.epoch = 1 if epoch == MAX_EPOCH else epoch + 1
         return session, []
+
+    def room(self, of: ShareSession, most: int) -> int:
+        """How many partitions more this session may ask for, where that is `most` for all of them together."""
+        return most - sum([session.size for session in {of, *self._sessions.values()}])
 
     def end(self) -> list[tuple[str, list[str]]]:
         """(group, receipts) of what each member holds: the connection is gone."""

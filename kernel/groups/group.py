@@ -263,17 +263,18 @@ class LeasedGroup:
         return refused
 
     def release(self, handles: Sequence[Handle], delay_ms: int | None = None, owner: Owner | None = None,
-                token: object = None) -> list[KernelError | None]:
+                token: object = None, reason: str = GIVEN_BACK) -> list[KernelError | None]:
         """Give these back: ready again after `delay_ms`, at their old place where it is 0; None: as the group's retry
         says. Answers as `ack`; without an owner, what is ready at once is stored as acks that nobody waits for. Raises
         InvalidGroup, Stopping."""
         if delay_ms is not None and not 0 <= delay_ms <= MAX_DELAY_MS:
             raise InvalidGroup(f"a delay is 0 to {MAX_DELAY_MS} ms, not {delay_ms}")
         refused, by_cursor = self.good_handles(handles)
-        for prefetcher, offsets in by_cursor:
+        for at, (prefetcher, offsets) in enumerate(by_cursor):
             self._end_leases(prefetcher, offsets, delay_ms, lazily=delay_ms == 0 and owner is None)  # decision 334
-            if self._circuit is not None:
-                self._circuit.on_failed(prefetcher, offsets, len(offsets), GIVEN_BACK)
+            failed = len(offsets) if reason != GONE_AWAY else int(at == 0)     # who goes away fails once, as in `leave`
+            if self._circuit is not None and failed:
+                self._circuit.on_failed(prefetcher, offsets, failed, reason)
         self._core.answer(owner, token)
         self.wake()
         return refused
@@ -786,6 +787,12 @@ class LeasedGroup:
         """Messages that could be handed out now."""
         return sum([prefetcher.cursor.ready(prefetcher.end()) + prefetcher.in_hand
                     for prefetcher in self.prefetchers.values()])
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether something may be handed out now, or is read to be. Costs next to nothing where nothing is ready, over
+        however many partitions."""
+        return bool(self._reading) or any(prefetcher.has_more for prefetcher in self._turn)
 
     @property
     def entering(self) -> int:

@@ -17,6 +17,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.gateways.admission.decision import Operation
@@ -32,7 +33,7 @@ from gatehouse.gateways.kafka.error_codes import (
     TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_ID,
 )
-from gatehouse.gateways.kafka.kept_configs import SHARE_LOCK, GroupConfigs
+from gatehouse.gateways.kafka.kept_configs import SHARE_LOCK, GroupConfigs, start_of
 from gatehouse.gateways.kafka.mapping import Refused, code_of
 from gatehouse.gateways.kafka.request import Api, Request, find_by_id
 from gatehouse.gateways.kafka.schemas import Field, Message
@@ -41,21 +42,23 @@ from gatehouse.gateways.kafka.share_session import (
     GAP,
     MAX_BATCHES,
     MAX_HELD,
+    MAX_TYPES,
     OPENS,
     REJECT,
     RELEASE,
     RENEW,
     Held,
+    HeldAt,
     PartitionName,
     ShareSession,
     ShareSessions,
 )
-from gatehouse.kernel.api import ACK, EXTEND, Settling, Taken
+from gatehouse.kernel.api import ACK, EXTEND, LEAVE, Settling, Taken
 from gatehouse.kernel.api import REJECT as REJECTED
 from gatehouse.kernel.api import RELEASE as RELEASED
-from gatehouse.kernel.errors import KernelError, UnknownTopic
+from gatehouse.kernel.errors import KernelError, UnknownGroup, UnknownTopic
 from gatehouse.kernel.groups.group_settings import GroupSettings
-from gatehouse.kernel.message import Leased, Stored
+from gatehouse.kernel.message import Handle, Leased, Stored
 from gatehouse.kernel.records.batch import MAX_DELTA, leased_batch
 
 if TYPE_CHECKING:
@@ -108,6 +111,9 @@ FIRST_WITH_RENEWAL: Final = 2            # of both
 CONSUME: Final = Operation.CONSUME
 MAX_TRIES: Final = 0x7FFF                # of a delivery count, an i16
 DISK_MS: Final = 250                     # what a fetch that does not want to wait gives to messages on the disk
+READY_MS: Final = 20                     # what a topic that seems to have messages is given before others are asked
+ASKED_AT_ONCE: Final = 64                # topics, in one turn
+TOLD_AT_ONCE: Final = 64                 # messages that are settled, in one step
 SETTLINGS: Final = {GAP: Settling(ACK), ACCEPT: Settling(ACK), RELEASE: Settling(RELEASED, 0),
                     REJECT: Settling(REJECTED)}
 
@@ -133,20 +139,23 @@ def lock_ms_of(session: KafkaSession, group: str) -> int:
 class Settlement:
     """What one request settles, until it is durable."""
 
-    __slots__ = ("session", "group", "lock_ms", "codes", "texts", "_pending", "_on_done")
+    __slots__ = ("session", "group", "held", "lock_ms", "codes", "texts", "_by_kind", "_pending", "_on_done")
 
-    def __init__(self, session: KafkaSession, group: str, lock_ms: int) -> None:
+    def __init__(self, session: KafkaSession, group: str, held: ShareSession, lock_ms: int) -> None:
         self.session = session
         self.group = group
+        self.held = held
         self.lock_ms = lock_ms
         self.codes: dict[PartitionName, int] = {}        # of each partition that the request says something of
         self.texts: dict[PartitionName, str] = {}
+        self._by_kind: dict[int, list[HeldAt]] = {}     # what the kernel is to be told
         self._pending = 1                                # one more, while the request is gone through
         self._on_done: Callable[[], None] | None = None
 
-    def settle(self, held: ShareSession, asked: list[Any], renews: bool) -> Iterator[None]:
-        """What the request says of each partition's messages, a partition a step."""
-        by_kind: dict[int, list[tuple[PartitionName, str]]] = {}
+    def settle(self, asked: list[Any], renews: bool) -> Iterator[None]:
+        """What the request says of each partition's messages, a partition a step. What a session holds that has ended
+        goes back."""
+        held = self.held
         until_ms = self.session.services.now_ms() + self.lock_ms
         for topic in asked:
             for partition in topic.partitions:
@@ -162,23 +171,49 @@ class Settlement:
                     continue
                 for kind, offsets in kinds.items():
                     if offsets:
-                        receipts = held.take(name, offsets, until_ms if kind == RENEW else 0)
-                        by_kind.setdefault(kind, []).extend([(name, receipt) for receipt in receipts])
-        for kind, mine in by_kind.items():
-            self._tell(SETTLINGS.get(kind) or Settling(EXTEND, self.lock_ms), mine)
+                        self._by_kind.setdefault(kind, []).extend(
+                            held.take(name, offsets, until_ms if kind == RENEW else 0))
+        while self._tell_some():
+            yield
+        self.tell()
 
-    def _tell(self, settling: Settling, mine: list[tuple[PartitionName, str]]) -> None:
+    def _tell_some(self) -> bool:
+        """The kernel hears of some of what was gone through; whether there was anything."""
+        for kind, mine in self._by_kind.items():
+            self._by_kind[kind] = mine[TOLD_AT_ONCE:]
+            if not self._by_kind[kind]:
+                del self._by_kind[kind]
+            self._tell(SETTLINGS.get(kind) or Settling(EXTEND, self.lock_ms), mine[:TOLD_AT_ONCE])
+            return True
+        return False
+
+    def tell(self) -> None:
+        """The kernel hears of all that was gone through. Also where the connection is gone before the end of it."""
+        while self._tell_some():
+            pass
+        if self.held.ended:
+            give_back(self.session, self.group, self.held.take_all())
+
+    def _tell(self, settling: Settling, mine: list[HeldAt]) -> None:
+        durable = Durable(self)
         try:
-            errors = self.session.guard.groups.settle(self.group, False, [receipt for _, receipt in mine], settling,
-                                                      self.session, Durable(self, {name for name, _ in mine}))
+            errors = self.session.guard.groups.settle(self.group, False, [each.held.receipt for each in mine], settling,
+                                                      self.session, durable)
         except (KernelError, Denied) as refusal:
-            for name, _ in mine:
-                self.refuse(name, refusal)
+            self.fail(mine, refusal)
             return
         self._pending += 1
-        for (name, _), error in zip(mine, errors, strict=True):
-            if error is not None:                        # its time was over, or it was purged
-                self.refuse(name, Refused(INVALID_RECORD_STATE, str(error)))
+        for each, error in zip(mine, errors, strict=True):
+            if error is None:
+                durable.mine.append(each)
+            else:                                        # its time was over, or it was purged
+                self.refuse(each.name, Refused(INVALID_RECORD_STATE, str(error)))
+
+    def fail(self, mine: list[HeldAt], refusal: Exception) -> None:
+        """Nothing has become of these."""
+        self.held.put_back(mine)
+        for name in {each.name for each in mine}:
+            self.refuse(name, refusal)
 
     def refuse(self, name: PartitionName, refusal: Exception) -> None:
         if isinstance(refusal, Denied):
@@ -197,16 +232,18 @@ class Settlement:
             self._on_done()
 
 
-class Durable(NamedTuple):
+class Durable:
     """Waits for what was settled in one way."""
 
-    settlement: Settlement
-    names: set[PartitionName]
+    __slots__ = ("settlement", "mine")
+
+    def __init__(self, settlement: Settlement) -> None:
+        self.settlement = settlement
+        self.mine: list[HeldAt] = []
 
     def on_stored(self, stored: Stored) -> None:
         if stored.error is not None:
-            for name in self.names:
-                self.settlement.refuse(name, stored.error)
+            self.settlement.fail(self.mine, stored.error)
         self.settlement.settled()
 
 
@@ -225,7 +262,7 @@ def give_back(session: KafkaSession, group: str, receipts: list[str]) -> None:
     if not receipts:
         return
     try:
-        session.guard.groups.settle(group, False, receipts, SETTLINGS[RELEASE], session, UNHEARD)
+        session.guard.groups.settle(group, False, receipts, Settling(LEAVE), session, UNHEARD)
     except (KernelError, Denied):                        # their time runs out by itself
         pass
 
@@ -243,10 +280,11 @@ def begin(request: Request, asked: Any, may_open: bool) -> ShareSession:
     if not asked.group_id or not asked.member_id:
         raise Refused(INVALID_REQUEST, "a group and a member have names")
     require_group(session, CONSUME, asked.group_id)
-    batches = sum([len(partition.acknowledgement_batches) for topic in asked.topics for partition in topic.partitions])
-    if batches > (0 if asked.share_session_epoch == OPENS else MAX_BATCHES):
+    batches = [len(batch.acknowledge_types) for topic in asked.topics for partition in topic.partitions
+               for batch in partition.acknowledgement_batches]
+    if len(batches) > (0 if asked.share_session_epoch == OPENS else MAX_BATCHES) or sum(batches) > MAX_TYPES:
         raise Refused(INVALID_REQUEST, f"who opens a session has nothing to settle; later there are {MAX_BATCHES} "
-                                       "stretches of offsets at most")
+                                       f"stretches of offsets at most, with {MAX_TYPES} types")
     held, old = sessions_of(session).enter(asked.group_id, asked.member_id, asked.share_session_epoch, may_open)
     if old:
         give_back(session, asked.group_id, old)
@@ -270,37 +308,44 @@ class ShareFetch:
     """One fetch until it is answered."""
 
     __slots__ = ("request", "asked", "held", "settlement", "lock_ms", "renews", "deadline_ms", "refusals", "given",
-                 "throttle_ms", "ended", "_requests", "_is_settled", "_has_taken")
+                 "ended", "_requests", "_left", "_count", "_reads", "_is_settled", "_has_taken")
 
     def __init__(self, request: Request) -> None:
         self.request = request
         self.asked = request.decode(SHARE_FETCH_REQUEST)
         self.held = ShareSession()
+        self.settlement = Settlement(request.session, "", self.held, 0)          # until it has begun
         self.refusals: dict[PartitionName, Exception] = {}       # of partitions that cannot be read
         self.given: dict[PartitionName, Given] = {}
         self.renews = request.version >= FIRST_WITH_RENEWAL and self.asked.is_renew_ack
-        self.lock_ms = self.deadline_ms = self.throttle_ms = 0
-        self._requests: list[int] = []                           # by which the kernel was asked for messages
-        self._is_settled = self._has_taken = self.ended = False
+        self.lock_ms = self.deadline_ms = 0
+        self._requests: dict[bytes, int] = {}                    # by which the kernel was asked for messages of topics
+        self._left: Iterator[Topic] = iter(())                   # topics that are still to be asked for
+        self._count = 0                                          # of messages that are asked for
+        self._reads = self._is_settled = self._has_taken = self.ended = False
 
     def settle(self) -> Iterator[None]:
         """What comes first; then it waits for its turn."""
         asked, session = self.asked, self.request.session
         try:
             self.held = begin(self.request, asked, True)
-            for topic in asked.topics:
-                self.held.ask(topic.topic_id.bytes, [partition.partition_index for partition in topic.partitions],
-                              session.config.fetch_max_partitions)
         except Refused as refusal:
+            self._answer(refusal)
+            return
+        self.lock_ms = lock_ms_of(session, asked.group_id)
+        self.settlement = Settlement(session, asked.group_id, self.held, self.lock_ms)
+        try:
+            for topic in asked.topics:
+                yield
+                self.held.ask(topic.topic_id.bytes, [partition.partition_index for partition in topic.partitions],
+                              sessions_of(session).room(self.held, session.config.fetch_max_partitions))
+        except Refused as refusal:
+            self.settlement.tell()
             self._answer(refusal)
             return
         for topic in asked.forgotten_topics_data:
             self.held.forget(topic.topic_id.bytes, topic.partitions)
-        self.lock_ms = lock_ms_of(session, asked.group_id)
-        self.settlement = Settlement(session, asked.group_id, self.lock_ms)
-        yield from self.settlement.settle(self.held, asked.topics, self.renews)
-        if self.held.ended:
-            give_back(session, asked.group_id, self.held.take_all())
+        yield from self.settlement.settle(asked.topics, self.renews)
         self.settlement.when_done(self._on_settled)
 
     def begin(self) -> None:
@@ -315,36 +360,51 @@ class ShareFetch:
     # ---- taking
 
     def _look(self) -> None:
-        """Ask the kernel for messages of each topic; the first that has some gives them. Who holds as many as may be is
-        given none, and waits as long as if there were none."""
+        """Begin to ask for messages. Who holds as many as may be is given none, and waits as long as if there were
+        none."""
         session = self.request.session
-        count = max(0, min(self.asked.max_records, MAX_HELD - self.held.count))
+        self._count = max(0, min(self.asked.max_records, MAX_HELD - self.held.count))
+        if session.stopping:
+            self._take_nothing()
+            return
         if session.guard.limits_out:
-            room, _ = session.guard.out_room()
+            room, room_bytes = session.guard.out_room()
             if not room:
                 session.wake_at(min(self.deadline_ms, session.services.now_ms() + max(1, session.guard.out_wait_ms())),
                                 self._on_timer)
                 return
-            count = min(count, room)
-        reads = False
-        for topic in self._topics():
-            if not count or self._has_taken:
-                break
+            self._count = min(self._count, room, max(1, room_bytes // session.fetched_each_bytes))
+        self._left = self._topics() if self._count else iter(())
+        self._ask()
+
+    def _ask(self) -> None:
+        """Ask the kernel for messages of some topics more; the first that has some gives them. Behind one that seems to
+        have some the others wait a little: what is given of more than one goes back."""
+        session, group = self.request.session, self.asked.group_id
+        if self.ended or self._has_taken:
+            return
+        if session.stopping:
+            self._take_nothing()
+            return
+        asked = 0
+        for topic in self._left:
             try:
-                number, must_read = session.guard.groups.take((self.asked.group_id, topic.name), count, self.lock_ms,
+                if session.kernel.groups.settings(group, session.principal.tenant) is None:    # deleted meanwhile
+                    session.guard.groups.open(group, topic.name, start_of(session, group))
+                number, must_read = session.guard.groups.take((group, topic.name), self._count, self.lock_ms,
                                                               partial(self._on_taken, topic))
             except (KernelError, Denied) as refusal:
                 self._refuse(topic.uuid, refusal)
                 continue
-            reads |= must_read
-            self._requests.append(number)
-        if self._has_taken:
-            self._end_requests()
-        elif self.refusals or session.stopping:
-            self._take_nothing()
-        else:
-            least_ms = session.services.now_ms() + DISK_MS if reads else 0
-            session.wake_at(max(self.deadline_ms, least_ms), self._take_nothing)
+            self._requests[topic.uuid] = number
+            self._reads |= must_read
+            asked += 1
+            if must_read or asked >= ASKED_AT_ONCE:
+                session.wake_at(session.services.now_ms() + (READY_MS if must_read else 1), self._ask)
+                return
+        now_ms = session.services.now_ms()
+        session.wake_at(max(now_ms if self.refusals else self.deadline_ms, now_ms + DISK_MS if self._reads else 0),
+                        self._take_nothing)
 
     def _topics(self) -> Iterator[Topic]:
         """Those that are asked for, in turn; what cannot be read is noted."""
@@ -355,7 +415,8 @@ class ShareFetch:
                 self._refuse(name, refusal)
 
     def _refuse(self, name: bytes, refusal: Exception) -> None:
-        for partition in self.held.asked.get(name, ()):
+        """One partition stands for all of a topic: there may be thousands of them."""
+        for partition in islice(self.held.asked.get(name, ()), 1):
             self.refusals[name, partition] = refusal
 
     def _on_timer(self) -> None:
@@ -371,27 +432,28 @@ class ShareFetch:
             return
         if error is not None:
             self._refuse(topic.uuid, error)
-        elif not taken:
-            return                                       # its time was up
+        elif not taken or not self._give(topic, taken):
+            return                                       # it has time left, for what comes of other topics
         self._has_taken = True
-        self._give(topic, taken)
         self._end_requests()
         self._finish()
 
-    def _give(self, topic: Topic, taken: list[Taken]) -> None:
+    def _give(self, topic: Topic, taken: list[Taken]) -> bool:
+        """Whether anything of it is wanted: a topic may have grown, and the client does not know it yet. The rest goes
+        back as if nobody had had it."""
         session = self.request.session
         until_ms = session.services.now_ms() + self.lock_ms
         by_partition: dict[int, list[Taken]] = {}
         for each in taken:
             by_partition.setdefault(each.leased[0][0], []).append(each)
-        number_of = topic.partition_ids().number_of
-        wanted = self.held.asked.get(topic.uuid, ())
-        unwanted: list[str] = []
+        ids = topic.partition_ids()                      # as they were when it was asked
+        wanted = () if self.held.ended else self.held.asked.get(topic.uuid, ())
+        unwanted: list[Handle] = []
         size_bytes = messages = 0
         for partition_id, mine in by_partition.items():
-            number = number_of(partition_id)
-            if number not in wanted or self.held.ended:  # the topic has grown, and the client does not know it yet
-                unwanted += [each.receipt for each in mine]
+            number = ids.number_of(partition_id) if partition_id in ids else -1
+            if number not in wanted:
+                unwanted += [each.leased[:3] for each in mine]
                 continue
             mine.sort(key=lambda each: each.leased[1])
             name = (topic.uuid, number)
@@ -401,18 +463,19 @@ class ShareFetch:
                                              acquired_of([each.leased for each in mine]))
             size_bytes += len(given.records)
             messages += len(mine)
-        give_back(session, self.asked.group_id, unwanted)
+        if unwanted:
+            session.guard.groups.give_back(self._requests[topic.uuid], unwanted)
         session.flow.messages_out += messages
         session.flow.bytes_out += size_bytes
-        if messages and session.guard.limits_out:
-            self.throttle_ms = session.guard.hand_out(messages, size_bytes, topic.name, consumers=self.asked.group_id)
-            if self.throttle_ms:
-                session.throttle(self.throttle_ms)
+        if messages and session.guard.limits_out:        # the next fetch waits; what is settled comes meanwhile
+            session.guard.hand_out(messages, size_bytes, topic.name, consumers=self.asked.group_id)
+            session.fetched_each_bytes = max(1, size_bytes // messages)
+        return messages > 0
 
     def _end_requests(self) -> None:
         """Nothing more is taken."""
-        requests, self._requests = self._requests, []
-        for number in requests:
+        requests, self._requests = self._requests, {}
+        for number in requests.values():
             self.request.session.guard.groups.end_request(number)
 
     def _take_nothing(self) -> None:
@@ -449,7 +512,7 @@ class ShareFetch:
                     current_leader=Row(leader_id=NODE_ID, leader_epoch=session.epoch),
                     records=given.records, acquired_records=given.acquired))
         self.request.answer(
-            SHARE_FETCH_RESPONSE, throttle_time_ms=self.throttle_ms,
+            SHARE_FETCH_RESPONSE, throttle_time_ms=0,
             error_code=NONE if refusal is None else refusal.code,
             error_message=None if refusal is None else str(refusal), acquisition_lock_timeout_ms=self.lock_ms,
             responses=[Row(topic_id=uuid.UUID(bytes=name), partitions=partitions) for name, partitions in rows.items()],
@@ -459,11 +522,12 @@ class ShareFetch:
         """The connection is gone."""
         self.ended = True
         self._end_requests()
+        self.settlement.tell()
 
 
 def code_of_unread(refusal: Exception) -> int:
     """Why a partition gives nothing."""
-    if isinstance(refusal, UnknownTopic):
+    if isinstance(refusal, UnknownTopic | UnknownGroup):         # a group over a topic ends with it
         return UNKNOWN_TOPIC_ID
     if isinstance(refusal, Denied):
         return TOPIC_AUTHORIZATION_FAILED
@@ -511,11 +575,10 @@ def acknowledge(request: Request) -> Iterator[None]:
         request.answer(SHARE_ACKNOWLEDGE_RESPONSE, throttle_time_ms=0, error_code=refusal.code,
                        error_message=str(refusal), acquisition_lock_timeout_ms=0, responses=[], node_endpoints=[])
         return
-    settlement = Settlement(session, asked.group_id, lock_ms_of(session, asked.group_id))
+    settlement = Settlement(session, asked.group_id, held, lock_ms_of(session, asked.group_id))
+    request.on_end = settlement.tell
     renews = request.version >= FIRST_WITH_RENEWAL and asked.is_renew_ack
-    yield from settlement.settle(held, asked.topics, renews)
-    if held.ended:
-        give_back(session, asked.group_id, held.take_all())
+    yield from settlement.settle(asked.topics, renews)
     settlement.when_done(partial(answer_acknowledge, request, settlement))
 
 

@@ -35,7 +35,7 @@ from gatehouse.gateways.kafka.error_codes import (
     NONE,
     UNKNOWN_MEMBER_ID,
 )
-from gatehouse.gateways.kafka.kept_configs import SHARE_RESET, GroupConfigs, default_of_group
+from gatehouse.gateways.kafka.kept_configs import GroupConfigs, start_of
 from gatehouse.gateways.kafka.mapping import Refused, code_of
 from gatehouse.gateways.kafka.request import Api, Request, find_topic
 from gatehouse.gateways.kafka.schemas import Field, Message
@@ -172,7 +172,7 @@ def beat_of(session: KafkaSession, asked: Any) -> Generator[None, None, tuple[in
         group, member = groups.find(tenant, name, asked.member_id, asked.member_epoch, now_ms, rules)
         assigned = yield from assignment_of(session, name, member.topics if names is None else names)
         if names is not None:
-            member.topics = names
+            groups.subscribe(tenant, name, member, names, now_ms)
         if assigned == member.assigned:
             return member.epoch, assigned if asked.member_epoch != member.epoch else None
     group.assign(member, assigned)
@@ -182,9 +182,7 @@ def beat_of(session: KafkaSession, asked: Any) -> Generator[None, None, tuple[in
 def assignment_of(session: KafkaSession, group: str, names: frozenset[str]) -> Generator[None, None, Assignment]:
     """What there is of these topics, and the client may read; from each of them the group takes from now on. A topic a
     step."""
-    tenant = session.principal.tenant
-    configs = GroupConfigs.of(session.services).get(tenant, group)
-    start = configs.get(SHARE_RESET, default_of_group(SHARE_RESET, session.config))
+    tenant, start = session.principal.tenant, start_of(session, group)
     assigned = []
     for name in sorted(names):
         yield
@@ -218,12 +216,13 @@ def describe(request: Request) -> Iterator[None]:
     asked = request.decode(SHARE_GROUP_DESCRIBE_REQUEST)
     rows = []
     for name in dict.fromkeys(asked.group_ids):
-        rows.append(describe_group(request.session, name, asked.include_authorized_operations))
+        rows.append((yield from describe_group(request.session, name, asked.include_authorized_operations)))
         yield
     request.answer(SHARE_GROUP_DESCRIBE_RESPONSE, throttle_time_ms=0, groups=rows)
 
 
-def describe_group(session: KafkaSession, name: str, with_rights: bool) -> Row:
+def describe_group(session: KafkaSession, name: str, with_rights: bool) -> Generator[None, None, Row]:
+    """A member a step."""
     row = Row(error_code=NONE, error_message=None, group_id=name, group_state="", group_epoch=0, assignment_epoch=0,
               assignor_name="", members=[], authorized_operations=UNKNOWN_RIGHTS)
     try:
@@ -238,12 +237,16 @@ def describe_group(session: KafkaSession, name: str, with_rights: bool) -> Row:
     row.group_state, row.assignor_name = share_state(session, name), ASSIGNOR
     if group is not None:
         row.group_epoch = row.assignment_epoch = group.epoch
-        row.members = [member_row(session, member) for member in group.members.values()]
+        numbers: dict[int, list[int]] = {}
+        for member in list(group.members.values()):
+            row.members.append(member_row(session, member, numbers))
+            yield
     return row
 
 
-def member_row(session: KafkaSession, member: ShareMember) -> Row:
-    """A member, with those of its topics that whoever asks may see."""
+def member_row(session: KafkaSession, member: ShareMember, numbers: dict[int, list[int]]) -> Row:
+    """A member, with those of its topics that whoever asks may see. `numbers`: those of so many partitions, once for
+    all members."""
     def may_see(name: str) -> bool:
         return session.admission.may_topic(session.principal, Operation.CONSUME, name)
 
@@ -251,7 +254,8 @@ def member_row(session: KafkaSession, member: ShareMember) -> Row:
         member_id=member.member_id, rack_id=member.rack, member_epoch=member.epoch, client_id=member.client_id,
         client_host=member.client_host, subscribed_topic_names=sorted(filter(may_see, member.topics)),
         assignment=Row(topic_partitions=[
-            Row(topic_id=uuid.UUID(bytes=topic_id), topic_name=name, partitions=list(range(count)))
+            Row(topic_id=uuid.UUID(bytes=topic_id), topic_name=name,
+                partitions=numbers.get(count) or numbers.setdefault(count, list(range(count))))
             for name, topic_id, count in member.assigned if may_see(name)]))
 
 
@@ -274,13 +278,13 @@ def describe_offsets(request: Request) -> Iterator[None]:
         wanted = [(topic.topic_name, topic.partitions) for topic in group.topics] if group.topics is not None else \
             [(topic.name, range(topic.partitions)) for topic in session.guard.groups.topics(group.group_id)]
         for name, numbers in wanted:
-            row.topics.append(offsets_row(session, group.group_id, name, numbers))
+            row.topics.append((yield from offsets_row(session, group.group_id, name, numbers)))
             yield
     request.answer(DESCRIBE_OFFSETS_RESPONSE, throttle_time_ms=0, groups=list(rows.values()))
 
 
-def offsets_row(session: KafkaSession, group: str, name: str, numbers: Any) -> Row:
-    """How far a group is in partitions of one topic, and how much is left."""
+def offsets_row(session: KafkaSession, group: str, name: str, numbers: Any) -> Generator[None, None, Row]:
+    """How far a group is in partitions of one topic, and how much is left. A partition a step."""
     row = Row(topic_name=name, topic_id=NO_UUID, partitions=[])
     try:
         topic = find_topic(session, name, Operation.CONSUME)
@@ -292,6 +296,7 @@ def offsets_row(session: KafkaSession, group: str, name: str, numbers: Any) -> R
         return row
     row.topic_id = uuid.UUID(bytes=topic.uuid)
     for number in dict.fromkeys(numbers):
+        yield
         part = Row(partition_index=number, start_offset=NOBODY_YET, leader_epoch=0, lag=-1, error_code=NONE,
                    error_message=None)
         row.partitions.append(part)

@@ -24,7 +24,7 @@ SOURCE = ("workers", "orders")
 class Group:
     """One pop, and what was given back."""
 
-    ready = 0
+    has_ready = False
     error = None
     settings = GroupSettings()
 

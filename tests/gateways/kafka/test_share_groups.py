@@ -11,13 +11,24 @@ import pytest
 from kafka.record import MemoryRecords
 
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.limits.limit import read_limit
 from gatehouse.gateways.kafka import GATEWAY
 from gatehouse.gateways.kafka.api import APIS, share_fetch, share_groups
 from gatehouse.gateways.kafka.kept_configs import GroupConfigs
 from gatehouse.gateways.kafka.share_members import ShareGroups, ShareMember, ShareRules
-from gatehouse.gateways.kafka.share_session import MAX_HELD, MAX_SESSIONS, MAX_TOPICS, Held, ShareSession, ShareSessions
+from gatehouse.gateways.kafka.share_session import (
+    MAX_HELD,
+    MAX_SESSIONS,
+    MAX_TOPICS,
+    MAX_TYPES,
+    Held,
+    ShareSession,
+    ShareSessions,
+)
 from gatehouse.gateways.kit import FakeHub
-from gatehouse.kernel.groups.group_settings import GroupSettings
+from gatehouse.kernel.groups.cursor import Cursor
+from gatehouse.kernel.groups.group_settings import GroupSettings, Pausing
+from gatehouse.kernel.groups.prefetcher import Prefetcher
 from gatehouse.kernel.log.log import LogFull
 from gatehouse.kernel.message import Message, Stored
 from gatehouse.kernel.records.batch import encode_headers
@@ -241,6 +252,28 @@ def test_members_of_all_groups_are_counted(monkeypatch: pytest.MonkeyPatch) -> N
     join("c", "m")
 
 
+def test_members_that_nobody_asks_for_any_more_leave_their_room_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gatehouse.gateways.kafka.share_members.MAX_MEMBERS", 2)
+    rig = Rig()
+    for group in ("a", "b"):
+        assert rig.connect().beat(0, ["jobs"], group=group)["error_code"] == 0
+    assert rig.connect().beat(0, ["jobs"], group="c")["error_code"] == 81
+    rig.hub.advance(45_000)
+    assert rig.connect().beat(0, ["jobs"], group="c")["error_code"] == 0
+
+
+def test_what_members_read_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gatehouse.gateways.kafka.share_members.MAX_BYTES", 600)
+    client = Rig().connect()
+    epoch = client.beat(0, ["jobs"], member="a")["member_epoch"]
+    assert client.beat(0, ["jobs"], member="b")["error_code"] == 0
+    assert client.beat(0, ["jobs"], member="c")["error_code"] == 81
+    assert client.beat(epoch, ["jobs", "more"], member="a")["error_code"] == 81
+    assert client.beat(0, ["other"], member="a")["error_code"] == 0, "another in its place"
+    assert client.beat(-1, member="b")["error_code"] == 0
+    assert client.beat(0, ["jobs"], member="c")["error_code"] == 0
+
+
 def test_a_group_of_another_kind_has_no_share_members() -> None:
     rig = Rig()
     rig.hub.kernel.groups.define("g", GroupSettings(kind="assigned"))
@@ -344,7 +377,7 @@ def test_a_message_is_kept_on_by_renewal_and_lost_without() -> None:
     assert (row["acknowledge_error_code"], acquired(row)) == (0, [])
     rig.hub.advance(15_000)
     given = rows_of(two.fetch(member="two"))[0]
-    assert acquired(given) == [(1, 1, 2)], "its retry was due a second after"
+    assert acquired(given) == [(1, 1, 2)], "it was ready again at once"
     assert rows_of(one.acknowledge({0: [(1, 1, [ACCEPT])]}))[0]["error_code"] == 121
     assert rows_of(one.acknowledge({0: [(0, 0, [ACCEPT])]}))[0]["error_code"] == 0
 
@@ -425,6 +458,163 @@ def test_what_is_given_of_a_partition_that_nobody_asked_for_goes_back() -> None:
     assert acquired(rows_of(joined(rig).fetch(member="two"))[0])[0][:2] == (0, 1)
 
 
+def test_what_nobody_asked_for_was_never_tried() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(1, partition=0)
+    for _ in range(20):                                  # more often than a message is tried
+        assert rows_of(client.fetch(partitions=(1,))) == {}
+    assert acquired(rows_of(joined(rig).fetch(member="two"))[0]) == [(0, 0, 1)]
+    assert rig.hub.kernel.groups.queue("$dead-letters/g") is None
+
+
+def test_a_fetch_that_was_given_what_nobody_asked_for_waits_on() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(1, partition=0)
+    client.send(78, **client.fetching(partitions=(1,), max_wait_ms=1_000))
+    rig.hub.kernel.flush()
+    rig.hub.advance(500)
+    assert not client.answers(78), "its client would ask again at once, and again"
+    rig.hub.advance(501)
+    assert rows_of(client.answers(78)[0]) == {}
+
+
+class Topics:
+    """A member of many topics, and how many messages were leased."""
+
+    def __init__(self, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.rig = Rig()
+        self.topics = [self.rig.hub.kernel.create_topic(f"t{number}", partitions=1) for number in range(count)]
+        self.rig.hub.kernel.flush()
+        self.client = self.rig.connect()
+        self.client.beat(0, [topic.name for topic in self.topics])
+        self.leased = 0
+        lease = Cursor.lease
+
+        def counted(cursor: Any, lease_of: Any) -> None:
+            lease(cursor, lease_of)
+            self.leased += lease_of.left
+
+        monkeypatch.setattr(Cursor, "lease", counted)
+
+    def fields(self, **options: Any) -> dict[str, Any]:
+        fields = self.client.fetching(**options)
+        fields["topics"] = [Row(topic_id=uuid.UUID(bytes=topic.uuid), partitions=[
+            Row(partition_index=0, acknowledgement_batches=[])]) for topic in self.topics]
+        return fields
+
+
+def test_a_member_of_many_topics_takes_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = Topics(10, monkeypatch)
+    for topic in many.topics:
+        many.rig.publish(10, topic=topic.name)
+    answer = many.client.ask(78, **many.fields(most=5))
+    assert sum(len(records_in(row)) for row in rows_of(answer).values()) == 5
+    assert many.leased == 5, "nothing was taken to be given back"
+
+
+def test_topics_without_messages_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = Topics(200, monkeypatch)
+    many.rig.publish(3, topic="t199")
+    many.client.send(78, **many.fields(max_wait_ms=1_000))
+    many.rig.hub.advance(10)
+    many.rig.hub.kernel.flush()
+    answer, = many.client.answers(78)
+    assert acquired(rows_of(answer)[0]) == [(0, 2, 1)]
+
+
+def test_a_topic_that_seems_to_have_messages_holds_up_others_for_a_moment() -> None:
+    rig = Rig()
+    other = rig.hub.kernel.create_topic("other", partitions=1)
+    rig.hub.kernel.flush()
+    client = joined(rig, ("jobs", "other"))
+    rig.publish(1)
+    rig.publish(1, topic="other")
+    rig.hub.kernel.groups.group("g", "jobs").pop = Never().pop         # type: ignore[method-assign]
+    fields = client.fetching(max_wait_ms=1_000)
+    fields["topics"].append(Row(topic_id=uuid.UUID(bytes=other.uuid), partitions=[
+        Row(partition_index=0, acknowledgement_batches=[])]))
+    client.send(78, **fields)
+    rig.hub.advance(21)
+    rig.hub.kernel.flush()
+    answer, = client.answers(78)
+    assert [topic["topic_id"] for topic in answer["responses"]] == [uuid.UUID(bytes=other.uuid)]
+
+
+class Never:
+    """A group that gives nothing, though there is something."""
+
+    error = None
+
+    def pop(self, *asked: Any) -> Any:
+        return self
+
+    def cancel(self) -> None:
+        pass
+
+
+def test_a_fetch_that_waits_looks_at_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There may be thousands of them, and a member asks twice a second."""
+    rig = Rig()
+    client = joined(rig)
+    client.fetch()
+    looked: list[Any] = []
+    monkeypatch.setattr(Cursor, "ready", lambda cursor, end: looked.append(cursor) or 0)
+    monkeypatch.setattr(Prefetcher, "has_more", property(lambda prefetcher: looked.append(prefetcher) or False))
+    client.send(78, **client.fetching(max_wait_ms=1_000))
+    assert not looked
+
+
+def test_a_topic_that_is_gone_keeps_nothing_from_others() -> None:
+    rig = Rig()
+    other = rig.hub.kernel.create_topic("other", partitions=1)
+    rig.hub.kernel.flush()
+    client = joined(rig, ("jobs", "other"))
+    rig.publish(2)
+    fields = client.fetching()
+    fields["topics"].append(Row(topic_id=uuid.UUID(bytes=other.uuid), partitions=[
+        Row(partition_index=0, acknowledgement_batches=[])]))
+    rig.hub.kernel.delete_topic("other")
+    rig.hub.kernel.flush()
+    answer = client.ask(78, **fields)
+    codes = {topic["topic_id"].bytes: topic["partitions"][0]["error_code"] for topic in answer["responses"]}
+    assert codes == {rig.topic.uuid: 0, other.uuid: 100}
+
+
+def test_a_topic_that_grows_while_a_fetch_waits() -> None:
+    rig = Rig()
+    client = joined(rig)
+    client.send(78, **client.fetching(max_wait_ms=1_000))
+    rig.hub.kernel.change_topic("jobs", partitions=4)
+    rig.hub.kernel.flush()
+    rig.publish(1, partition=3)
+    rig.hub.advance(1_001)
+    assert rows_of(client.answers(78)[0]) == {}, "its client does not know it yet"
+    assert acquired(rows_of(client.fetch(partitions=(2, 3)))[3]) == [(0, 0, 1)]
+
+
+def test_a_topic_that_goes_while_a_fetch_waits_is_said_so() -> None:
+    rig = Rig()
+    client = joined(rig)
+    client.send(78, **client.fetching(max_wait_ms=10_000))
+    rig.hub.kernel.delete_topic("jobs")
+    rig.hub.kernel.flush()
+    answer, = client.answers(78)
+    assert {row["error_code"] for row in rows_of(answer).values()} == {100}
+
+
+def test_a_group_that_is_deleted_begins_anew_as_its_setting_says() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(3)
+    rig.hub.kernel.groups.delete("g")
+    rig.hub.kernel.flush()
+    assert rows_of(client.fetch()) == {}, "by another door: it has members that read what comes from now on"
+    rig.publish(1)
+    assert acquired(rows_of(client.fetch())[0]) == [(3, 3, 1)]
+
+
 def test_private_headers_are_not_shown() -> None:
     rig = Rig()
     client = joined(rig)
@@ -471,6 +661,19 @@ def test_the_end_of_a_session_gives_everything_back(by: str) -> None:
     assert acquired(rows_of(joined(rig).fetch(member="two"))[0]) == [(1, 2, 2)]
 
 
+def test_who_goes_away_fails_once_however_much_it_held() -> None:
+    rig = Rig()
+    rig.hub.kernel.groups.define("g", GroupSettings(pausing=Pausing(failures=3)))
+    client = joined(rig)
+    rig.publish(5, partition=0)
+    rig.publish(5, partition=1)
+    client.fetch()
+    rig.hub.cut(client.session)
+    rig.hub.kernel.flush()
+    again = rows_of(joined(rig).fetch(member="two"))
+    assert [acquired(row) for row in again.values()] == [[(0, 4, 2)], [(0, 4, 2)]], "the group is not paused"
+
+
 def test_a_client_that_goes_while_it_waits_has_taken_nothing() -> None:
     rig = Rig()
     client = joined(rig)
@@ -478,6 +681,64 @@ def test_a_client_that_goes_while_it_waits_has_taken_nothing() -> None:
     rig.hub.cut(client.session)
     rig.publish(1)
     assert acquired(rows_of(joined(rig).fetch(member="two"))[0]) == [(0, 0, 1)]
+
+
+@pytest.mark.parametrize(("by", "closes"), [(78, False), (78, True), (79, False), (79, True)])
+def test_a_client_that_goes_in_the_middle_of_its_request_leaves_nothing_behind(
+        by: int, closes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gatehouse.gateways.kafka.session.SLICE_MS", 0)
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(3)
+    client.fetch()
+    fields = client.fetching({0: [(0, 0, [ACCEPT]), (1, 1, [RELEASE])]}, epoch=-1 if closes else None,
+                             partitions=tuple(range(100)))
+    if by == 79:
+        fields = {name: fields[name] for name in ("group_id", "member_id", "share_session_epoch", "is_renew_ack",
+                                                  "topics")}
+    client.send(by, **fields)
+    rig.hub.advance(3)
+    assert not client.answers(by)
+    rig.hub.cut(client.session)
+    rig.hub.kernel.flush()
+    counts = rig.hub.kernel.groups.group("g", "jobs").counts()
+    assert (counts.leased, counts.ready) == ((0, 3) if counts.settled == 0 else (0, 2))
+
+
+def test_a_hub_that_stops_answers_who_waits_for_a_limit() -> None:
+    rig = Rig()
+    client = joined(rig)
+    limits = rig.hub.admission.limits
+    limits.put(read_limit({"of": "hub", "direction": "out", "messages_per_s": 10}, "1"), rig.hub.now_ms())
+    rig.publish(1)
+    client.session.guard.hand_out(10_000, 0)             # as by another connection of the same user
+    client.send(78, **client.fetching(max_wait_ms=10_000))
+    rig.hub.advance(10)
+    assert not client.answers(78)
+    client.session.handle_stopping()
+    assert rows_of(client.answers(78)[0]) == {}
+
+
+def test_a_limit_holds_the_next_fetch_and_nothing_that_is_settled() -> None:
+    """Else the lock is over before a member may say that it has done its work."""
+    rig = Rig()
+    client = joined(rig)
+    limits = rig.hub.admission.limits
+    limits.put(read_limit({"of": "user:anonymous", "direction": "out", "bytes_per_s": 1_000}, "1"), rig.hub.now_ms())
+    for _ in range(20):
+        placement = rig.hub.kernel.place_in("jobs", b"k", partition=0)
+        rig.hub.kernel.append([(placement, b"x" * 2_000, encode_headers([]), 0, 0)], None)
+    rig.hub.kernel.flush()
+    answer = client.fetch()
+    given = acquired(rows_of(answer)[0])
+    assert answer["throttle_time_ms"] == 0, "clients send nothing for so long"
+    assert rows_of(client.fetch(max_wait_ms=100)) == {}
+    assert rows_of(client.acknowledge({0: [(first, last, [ACCEPT]) for first, last, _ in given]}))[0]["error_code"] == 0
+    for _ in range(100):
+        rig.hub.advance(500)
+        if rows := rows_of(client.fetch(max_wait_ms=100)):
+            break
+    assert sum(last - first + 1 for first, last, _ in acquired(rows[0])) == 1, "now it is known how large they are"
 
 
 def test_a_hub_that_stops_answers_who_waits() -> None:
@@ -502,6 +763,20 @@ def test_a_full_disk_is_told_and_what_was_settled_comes_again() -> None:
     assert acquired(rows_of(client.fetch())[0]) == [(0, 0, 2)]
 
 
+def test_what_a_full_disk_has_refused_may_be_said_again() -> None:
+    """Java's client does so by itself."""
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(200)
+    client.fetch()
+    rig.hub.log.fault = LogFull("no room")
+    assert rows_of(client.acknowledge({0: [(0, 199, [ACCEPT])]}))[0]["error_code"] == 56
+    rig.hub.advance(1_000)
+    assert rows_of(client.acknowledge({0: [(0, 199, [ACCEPT])]}))[0]["error_code"] == 0
+    counts = rig.hub.kernel.groups.group("g", "jobs").counts()
+    assert (counts.leased, counts.ready, counts.waiting) == (0, 0, 0)
+
+
 def test_a_topic_that_is_gone_is_said_so() -> None:
     rig = Rig()
     client = joined(rig)
@@ -519,7 +794,38 @@ def test_a_session_asks_for_so_many_topics() -> None:
     with pytest.raises(Exception, match="1000 topics"):
         session.ask(b"more", [0], 10)
     with pytest.raises(Exception, match="10 partitions"):
-        session.ask(b"0", list(range(11)), 10)
+        session.ask(b"0", list(range(12)), 10)
+    assert session.size == MAX_TOPICS, "what is refused is not kept"
+    session.ask(b"0", list(range(11)), 10)
+    session.forget(b"0", list(range(5)))
+    assert session.size == MAX_TOPICS + 5
+
+
+def test_all_sessions_of_a_connection_ask_for_so_many_partitions() -> None:
+    rig = Rig(fetch_max_partitions=3)
+    client = joined(rig)
+    assert client.fetch(partitions=(0, 1))["error_code"] == 0
+    assert client.fetch(partitions=(2, 3))["error_code"] == 42
+    assert client.fetch(epoch=0, member="two", partitions=(0,))["error_code"] == 0
+    assert client.fetch(epoch=1, member="two", partitions=(1,))["error_code"] == 42
+    assert client.fetch(epoch=2, member="two", partitions=(0,), forgotten=[0])["error_code"] == 0
+    assert client.fetch(partitions=(2,))["error_code"] == 0
+
+
+def test_a_session_that_closes_and_asks_for_too_much_gives_back_what_it_held() -> None:
+    rig = Rig(fetch_max_partitions=2)
+    client = joined(rig)
+    rig.publish(1)
+    client.fetch()
+    assert client.fetch(partitions=(0, 1, 2), epoch=-1)["error_code"] == 42
+    assert acquired(rows_of(joined(rig).fetch(member="two"))[0]) == [(0, 0, 2)]
+
+
+def test_one_row_says_that_a_topic_cannot_be_read() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rows = rows_of(client.fetch(topic=b"x" * 16, partitions=tuple(range(1_000))))
+    assert [row["error_code"] for row in rows.values()] == [100]
 
 
 def test_a_connection_has_so_many_sessions() -> None:
@@ -563,6 +869,7 @@ def test_more_stretches_than_a_member_may_hold_are_refused() -> None:
     client.fetch()
     many = [(number, number, [GAP]) for number in range(2 * MAX_HELD + 1)]
     assert client.acknowledge({0: many})["error_code"] == 42
+    assert client.acknowledge({0: [(0, MAX_TYPES, [GAP] * (MAX_TYPES + 1))]})["error_code"] == 42
 
 
 # ---- tools
