@@ -8,7 +8,6 @@ Pure: time is an argument.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.kafka.error_codes import FENCED_MEMBER_EPOCH, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID
@@ -185,7 +184,3 @@ class ShareGroups:
         if not group.members:
             del self._groups[tenant, name]
         return True
-
-    def names(self, tenant: str) -> Iterator[str]:
-        """Groups of a tenant that have members, or had some a while ago."""
-        return (name for of, name in self._groups if of == tenant)
