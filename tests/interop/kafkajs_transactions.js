@@ -15,6 +15,13 @@ async function run() {
   const offset = async () => (await admin.fetchOffsets({ groupId: group, topics: [topic] }))[0].partitions[0].offset;
   const offsets = { consumerGroupId: group, topics: [{ topic, partitions: [{ partition: 0, offset: "2" }] }] };
 
+  const member = kafka.consumer({ groupId: group });
+  const joined = new Promise((resolve) => member.on(member.events.GROUP_JOIN, resolve));
+  await member.connect();
+  await member.subscribe({ topic });
+  await member.run({ autoCommit: false, eachMessage: async () => {} });
+  await joined;
+
   let transaction = await producer.transaction();
   await transaction.send({ topic, messages: [{ value: "a" }, { value: "b" }] });
   await transaction.sendOffsets(offsets);
@@ -27,7 +34,7 @@ async function run() {
   assert.deepEqual([await end(), await offset()], ["0", "-1"]);
   await transaction.commit();
   assert.deepEqual([await end(), await offset()], ["2", "2"]);
-  await Promise.all([admin.disconnect(), producer.disconnect()]);
+  await Promise.all([member.disconnect(), admin.disconnect(), producer.disconnect()]);
 }
 
 run().catch((error) => { console.error(error); process.exit(1); });

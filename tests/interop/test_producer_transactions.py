@@ -186,6 +186,9 @@ def test_clients_of_python(hub: RunningHub) -> None:
     make_topics(hub, "by-python", partitions=1)
 
     async def run() -> None:
+        member = AIOKafkaConsumer("by-python", bootstrap_servers=address(hub), group_id="python",
+                                  enable_auto_commit=False)
+        await member.start()
         sender = AIOKafkaProducer(bootstrap_servers=address(hub), transactional_id="aiokafka")
         await sender.start()
         with pytest.raises(ZeroDivisionError):
@@ -196,10 +199,8 @@ def test_clients_of_python(hub: RunningHub) -> None:
             await sender.send_and_wait("by-python", b"aiokafka")
             await sender.send_offsets_to_transaction({AioTopicPartition("by-python", 0): 1}, "python")
         await sender.stop()
-        reader = AIOKafkaConsumer(bootstrap_servers=address(hub), group_id="python", enable_auto_commit=False)
-        await reader.start()
-        assert await reader.committed(AioTopicPartition("by-python", 0)) == 1
-        await reader.stop()
+        assert await member.committed(AioTopicPartition("by-python", 0)) == 1
+        await member.stop()
 
     asyncio.run(asyncio.wait_for(run(), WAIT_S))
     sender = KafkaProducer(bootstrap_servers=address(hub), transactional_id="kafka-python")

@@ -245,7 +245,9 @@ ADD_OFFSETS = Api(key=25, name="AddOffsetsToTxn", first_version=0, last_version=
 
 
 def commit_offsets(request: Request) -> Iterator[None]:
-    """What a group has read, from the commit of the transaction on. A member says its generation from version 3 on."""
+    """What a group has read, from the commit of the transaction on. From version 3 on a request may name a member and
+    its generation. One that names nobody is taken though the group has members, as in Kafka: most often its producer is
+    a member's own, whose client knows no newer version."""  # decision 160
     asked = request.decode(TxnOffsetCommitRequest)
     session = request.session
     topics = [(topic, [Row(partition_index=partition.partition_index, error_code=NONE)
@@ -286,9 +288,13 @@ def commit_offsets(request: Request) -> Iterator[None]:
     def add(waiting: Waiting) -> None:
         tenant = session.principal.tenant
         require_name(session, asked.transactional_id)
-        session.kernel.assigned.commit_offsets(
-            asked.group_id, {}, None, None, getattr(asked, "member_id", ""), getattr(asked, "group_instance_id", None),
-            getattr(asked, "generation_id", -1), tenant)
+        member_id, instance_id = getattr(asked, "member_id", ""), getattr(asked, "group_instance_id", None)
+        generation = getattr(asked, "generation_id", -1)
+        if not member_id and instance_id is None and generation < 0:
+            session.kernel.groups.require_commits(asked.group_id, tenant)
+        else:
+            session.kernel.assigned.commit_offsets(asked.group_id, {}, None, None, member_id, instance_id, generation,
+                                                   tenant)
         session.kernel.producing.add_offsets(tenant, asked.transactional_id, asked.producer_id, asked.producer_epoch,
                                              asked.group_id, offsets, session, waiting)
 

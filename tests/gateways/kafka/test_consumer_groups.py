@@ -22,12 +22,13 @@ from kafka.protocol.consumer.group import (
     OffsetFetchResponse,
 )
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
+from kafka.protocol.producer import TxnOffsetCommitResponse
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.kernel.errors import StorageFull
 from tests.gateways.kafka.fakes import Peer
 from tests.gateways.kafka.judge import decoded, framed
-from tests.gateways.kafka.test_membership import consumer
+from tests.gateways.kafka.test_membership import ask, consumer, in_transaction
 
 INTERVAL_MS = 3_000
 
@@ -351,6 +352,8 @@ def test_members_commit_and_fetch_in_their_epoch() -> None:
         return error
 
     assert [commit(*who) for who in (("m", 1), ("m", 0), ("n", 1), ("", -1))] == [0, 113, 25, 25]
+    answer = ask(peer, in_transaction(0), TxnOffsetCommitResponse)
+    assert answer.topics[0].partitions[0].error_code == 0        # a transaction may name no member
     assert [fetch(*who) for who in (("m", 1), ("m", 2), ("n", 1), (None, -1))] == [0, 113, 25, 0]
     beat(peer, epoch=-1)
     assert [commit(*who) for who in (("m", 1), ("m", -1), ("", -1))] == [25, 0, 0]   # nobody is left

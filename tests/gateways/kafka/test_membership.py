@@ -31,6 +31,7 @@ from kafka.protocol.consumer.group import (
     SyncGroupResponse,
 )
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
+from kafka.protocol.producer import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api import APIS
@@ -352,6 +353,35 @@ def test_a_member_commits_in_its_generation(version: int) -> None:
         assert code(group_instance_id="i") == 25
     ask(peer, joining(9, member_id), JoinGroupResponse)
     assert code(generation=2) == 27                              # before the assignment is told
+
+
+def in_transaction(version: int, **fields: Any) -> Any:
+    topic = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
+    return TxnOffsetCommitRequest(version=version, transactional_id="t", group_id="g", producer_id=7, producer_epoch=2,
+                                  topics=[topic(version=version, name="plant", partitions=[
+                                      topic.TxnOffsetCommitRequestPartition(version=version, partition_index=0,
+                                                                            committed_offset=7)])], **fields)
+
+
+@pytest.mark.parametrize("version", versions(28))
+def test_a_transaction_that_names_no_member_moves_a_group_that_has_some(version: int) -> None:
+    """Clients before version 3 cannot name one, and later ones need not: Kafka takes both."""
+    peer, member_id = stable()
+
+    def code(**fields: Any) -> int:
+        answer = ask(peer, in_transaction(version, **fields), TxnOffsetCommitResponse)
+        return int(answer.topics[0].partitions[0].error_code)
+
+    assert code() == 0
+    assert [call[:1] + call[4:] for call in peer.kernel.producing.asked] == [
+        ("offsets", "g", {peer.kernel.by_name["plant"].partition_id(0): (7, b"")})]
+    if version >= 3:
+        assert code(member_id=member_id, generation_id=1) == 0
+        assert code(member_id=member_id, generation_id=0) == 22 and code(member_id=member_id) == 22
+        assert code(member_id="stranger", generation_id=1) == 25 and code(generation_id=1) == 25
+        assert code(group_instance_id="i") == 25
+    peer.kernel.leased.add("g")
+    assert code() != 0
 
 
 def test_a_member_is_shown_its_groups_offsets() -> None:
