@@ -4,6 +4,7 @@ from __future__ import annotations
 import struct
 import uuid
 from io import BytesIO
+from itertools import count
 from types import SimpleNamespace as Row
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from kafka.record import MemoryRecords
 
 from gatehouse.gateways.admission.decision import Operation
+from gatehouse.gateways.admission.guarded_groups import GuardedGroups
 from gatehouse.gateways.admission.limits.limit import read_limit
 from gatehouse.gateways.kafka import GATEWAY
 from gatehouse.gateways.kafka.api import APIS, share_fetch, share_groups
@@ -481,22 +483,14 @@ def test_a_fetch_that_was_given_what_nobody_asked_for_waits_on() -> None:
 
 
 class Topics:
-    """A member of many topics, and how many messages were leased."""
+    """A member of many topics."""
 
-    def __init__(self, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, count: int) -> None:
         self.rig = Rig()
         self.topics = [self.rig.hub.kernel.create_topic(f"t{number}", partitions=1) for number in range(count)]
         self.rig.hub.kernel.flush()
         self.client = self.rig.connect()
         self.client.beat(0, [topic.name for topic in self.topics])
-        self.leased = 0
-        lease = Cursor.lease
-
-        def counted(cursor: Any, lease_of: Any) -> None:
-            lease(cursor, lease_of)
-            self.leased += lease_of.left
-
-        monkeypatch.setattr(Cursor, "lease", counted)
 
     def fields(self, **options: Any) -> dict[str, Any]:
         fields = self.client.fetching(**options)
@@ -506,16 +500,24 @@ class Topics:
 
 
 def test_a_member_of_many_topics_takes_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = Topics(10, monkeypatch)
+    many = Topics(10)
+    asked: list[str] = []
+    take = GuardedGroups.take
+
+    def noted(groups: GuardedGroups, source: tuple[str, str], *rest: Any) -> tuple[int, bool]:
+        asked.append(source[1])
+        return take(groups, source, *rest)
+
+    monkeypatch.setattr(GuardedGroups, "take", noted)
     for topic in many.topics:
         many.rig.publish(10, topic=topic.name)
     answer = many.client.ask(78, **many.fields(most=5))
     assert sum(len(records_in(row)) for row in rows_of(answer).values()) == 5
-    assert many.leased == 5, "nothing was taken to be given back"
+    assert len(asked) == 1, "nothing is taken to be given back"
 
 
-def test_topics_without_messages_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    many = Topics(200, monkeypatch)
+def test_topics_without_messages_are_passed_over() -> None:
+    many = Topics(200)
     many.rig.publish(3, topic="t199")
     many.client.send(78, **many.fields(max_wait_ms=1_000))
     many.rig.hub.advance(10)
@@ -524,14 +526,19 @@ def test_topics_without_messages_are_passed_over(monkeypatch: pytest.MonkeyPatch
     assert acquired(rows_of(answer)[0]) == [(0, 2, 1)]
 
 
-def test_a_topic_that_seems_to_have_messages_holds_up_others_for_a_moment() -> None:
+def test_a_topic_that_seems_to_have_messages_holds_up_others_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig()
     other = rig.hub.kernel.create_topic("other", partitions=1)
     rig.hub.kernel.flush()
     client = joined(rig, ("jobs", "other"))
     rig.publish(1)
     rig.publish(1, topic="other")
-    rig.hub.kernel.groups.group("g", "jobs").pop = Never().pop         # type: ignore[method-assign]
+    take = GuardedGroups.take
+
+    def never(groups: GuardedGroups, source: tuple[str, str], *rest: Any) -> tuple[int, bool]:
+        return (0, True) if source[1] == "jobs" else take(groups, source, *rest)
+
+    monkeypatch.setattr(GuardedGroups, "take", never)
     fields = client.fetching(max_wait_ms=1_000)
     fields["topics"].append(Row(topic_id=uuid.UUID(bytes=other.uuid), partitions=[
         Row(partition_index=0, acknowledgement_batches=[])]))
@@ -540,18 +547,6 @@ def test_a_topic_that_seems_to_have_messages_holds_up_others_for_a_moment() -> N
     rig.hub.kernel.flush()
     answer, = client.answers(78)
     assert [topic["topic_id"] for topic in answer["responses"]] == [uuid.UUID(bytes=other.uuid)]
-
-
-class Never:
-    """A group that gives nothing, though there is something."""
-
-    error = None
-
-    def pop(self, *asked: Any) -> Any:
-        return self
-
-    def cancel(self) -> None:
-        pass
 
 
 def test_a_fetch_that_waits_looks_at_no_partition(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -685,19 +680,19 @@ def test_a_client_that_goes_while_it_waits_has_taken_nothing() -> None:
 
 @pytest.mark.parametrize(("by", "closes"), [(78, False), (78, True), (79, False), (79, True)])
 def test_a_client_that_goes_in_the_middle_of_its_request_leaves_nothing_behind(
-        by: int, closes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gatehouse.gateways.kafka.session.SLICE_MS", 0)
+        by: int, closes: bool) -> None:
     rig = Rig()
     client = joined(rig)
     rig.publish(3)
     client.fetch()
+    looks = count(0, 3)
+    rig.hub.services.now_ms = lambda: rig.hub.now_ms() + next(looks)     # two looks of the session are a slice
     fields = client.fetching({0: [(0, 0, [ACCEPT]), (1, 1, [RELEASE])]}, epoch=-1 if closes else None,
                              partitions=tuple(range(100)))
     if by == 79:
         fields = {name: fields[name] for name in ("group_id", "member_id", "share_session_epoch", "is_renew_ack",
                                                   "topics")}
     client.send(by, **fields)
-    rig.hub.advance(3)
     assert not client.answers(by)
     rig.hub.cut(client.session)
     rig.hub.kernel.flush()
