@@ -6,13 +6,21 @@ They are walked and written by the same code as kafka-python's own, see `cold`. 
 """
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from kafka.protocol.schemas import StructField
 
 from gatehouse.gateways.kafka.cold import Row
 
 Field = tuple[str, "str | tuple[str, list[Any]]", int]
+
+BY_ID: Final[list[Field]] = [("TopicId", "uuid", 0), ("Partitions", "[]int32", 0)]
+BY_NAME: Final[list[Field]] = [("TopicId", "uuid", 0), ("TopicName", "string", 0), ("Partitions", "[]int32", 0)]
+HEARTBEAT_RESPONSE: Final[list[Field]] = [
+    ("ThrottleTimeMs", "int32", 0), ("ErrorCode", "int16", 0), ("ErrorMessage", "string?", 0),
+    ("MemberId", "string?", 0), ("MemberEpoch", "int32", 0), ("HeartbeatIntervalMs", "int32", 0),
+    ("Assignment", ("Assignment?", [("TopicPartitions", ("[]TopicPartitions", BY_ID), 0)]), 0)]
+"""To a member of a group whose partitions the hub assigns, consumer or share."""
 
 
 def _json(name: str, kind: str | tuple[str, list[Any]], first: int) -> dict[str, Any]:

@@ -543,10 +543,17 @@ def as_batch(piece: Piece, leader_epoch: int) -> bytes:
     """The piece as a record batch. A whole batch is given as it lies; bare records get a header around them."""
     if piece.whole:
         return piece.data
-    after_crc = _AFTER_CRC.pack(0, piece.count - 1, piece.append_ms, piece.max_timestamp_ms, -1, -1, -1, piece.count)
-    crc = crc32c(piece.data, crc32c(after_crc))
-    length = HEADER_BYTES - LENGTH_COVERS_FROM + len(piece.data)
-    return _BEFORE_ATTRIBUTES.pack(piece.first_offset, length, leader_epoch, 2, crc) + after_crc + piece.data
+    return _headed(piece.data, piece.count, piece.first_offset, piece.count - 1, piece.append_ms,
+                   piece.max_timestamp_ms, leader_epoch)
+
+
+def _headed(records: bytes, count: int, first_offset: int, last_delta: int, base_ms: int, max_ms: int,
+            leader_epoch: int) -> bytes:
+    """So many bare records with the header of a batch before them, that no producer is known of."""
+    after_crc = _AFTER_CRC.pack(0, last_delta, base_ms, max_ms, -1, -1, -1, count)
+    length = HEADER_BYTES - LENGTH_COVERS_FROM + len(records)
+    crc = crc32c(records, crc32c(after_crc))
+    return _BEFORE_ATTRIBUTES.pack(first_offset, length, leader_epoch, 2, crc) + after_crc + records
 
 
 def leased_batch(messages: list[Leased], leader_epoch: int) -> bytes:
@@ -559,12 +566,8 @@ def leased_batch(messages: list[Leased], leader_epoch: int) -> bytes:
         record = b"".join((bytes((attributes,)), varint(timestamp_ms - base_ms), varint(offset - first_offset),
                            encode_key(key), NULL if value is None else varint(len(value)) + value, shown))
         records += (varint(len(record)), record)
-    data = b"".join(records)
-    after_crc = _AFTER_CRC.pack(0, messages[-1][1] - first_offset, base_ms, max([message[4] for message in messages]),
-                                -1, -1, -1, len(messages))
-    length = HEADER_BYTES - LENGTH_COVERS_FROM + len(data)
-    crc = crc32c(data, crc32c(after_crc))
-    return _BEFORE_ATTRIBUTES.pack(first_offset, length, leader_epoch, 2, crc) + after_crc + data
+    return _headed(b"".join(records), len(messages), first_offset, messages[-1][1] - first_offset, base_ms,
+                   max([message[4] for message in messages]), leader_epoch)
 
 
 def cut(piece: Piece, max_bytes: int) -> list[Piece]:
@@ -608,9 +611,7 @@ def empty_batch(first_offset: int, next_offset: int, leader_epoch: int) -> bytes
     """A batch without records, over offsets at which nothing is left: its reader goes on at `next_offset`, as behind
     what a broker has compacted away."""
     last_delta = min(next_offset - first_offset - 1, MAX_DELTA)
-    after_crc = _AFTER_CRC.pack(0, last_delta, -1, -1, -1, -1, -1, 0)
-    length = HEADER_BYTES - LENGTH_COVERS_FROM
-    return _BEFORE_ATTRIBUTES.pack(first_offset, length, leader_epoch, 2, crc32c(after_crc)) + after_crc
+    return _headed(b"", 0, first_offset, last_delta, -1, -1, leader_epoch)
 
 
 def records_of(piece: Piece) -> list[Record]:

@@ -28,7 +28,7 @@ from gatehouse.gateways.kafka.error_codes import (
 from gatehouse.gateways.kafka.kept_configs import GroupConfigs
 from gatehouse.gateways.kafka.mapping import Refused
 from gatehouse.gateways.kafka.request import Api, Request
-from gatehouse.gateways.kafka.schemas import Field, Message
+from gatehouse.gateways.kafka.schemas import BY_ID, BY_NAME, HEARTBEAT_RESPONSE, Message
 from gatehouse.kernel.assigned.assigned_values import Beat, Beaten, DescribedConsumer
 from gatehouse.kernel.errors import KernelError
 
@@ -36,20 +36,15 @@ if TYPE_CHECKING:
     from gatehouse.gateways.kafka.session import KafkaSession
 
 
-_BY_ID: Final[list[Field]] = [("TopicId", "uuid", 0), ("Partitions", "[]int32", 0)]
-_BY_NAME: Final[list[Field]] = [("TopicId", "uuid", 0), ("TopicName", "string", 0), ("Partitions", "[]int32", 0)]
-_ASSIGNMENT: Final = ("Assignment", [("TopicPartitions", ("[]TopicPartitions", _BY_NAME), 0)])
+_ASSIGNMENT: Final = ("Assignment", [("TopicPartitions", ("[]TopicPartitions", BY_NAME), 0)])
 
 CONSUMER_GROUP_HEARTBEAT_REQUEST: Final = Message("ConsumerGroupHeartbeatRequest", 1, [
     ("GroupId", "string", 0), ("MemberId", "string", 0), ("MemberEpoch", "int32", 0), ("InstanceId", "string?", 0),
     ("RackId", "string?", 0), ("RebalanceTimeoutMs", "int32", 0), ("SubscribedTopicNames", "[]string?", 0),
     ("SubscribedTopicRegex", "string?", 1), ("ServerAssignor", "string?", 0),
-    ("TopicPartitions", ("[]TopicPartitions?", _BY_ID), 0)])
+    ("TopicPartitions", ("[]TopicPartitions?", BY_ID), 0)])
 
-CONSUMER_GROUP_HEARTBEAT_RESPONSE: Final = Message("ConsumerGroupHeartbeatResponse", 1, [
-    ("ThrottleTimeMs", "int32", 0), ("ErrorCode", "int16", 0), ("ErrorMessage", "string?", 0),
-    ("MemberId", "string?", 0), ("MemberEpoch", "int32", 0), ("HeartbeatIntervalMs", "int32", 0),
-    ("Assignment", ("Assignment?", [("TopicPartitions", ("[]TopicPartitions", _BY_ID), 0)]), 0)])
+CONSUMER_GROUP_HEARTBEAT_RESPONSE: Final = Message("ConsumerGroupHeartbeatResponse", 1, HEARTBEAT_RESPONSE)
 
 CONSUMER_GROUP_DESCRIBE_REQUEST: Final = Message("ConsumerGroupDescribeRequest", 1, [
     ("GroupIds", "[]string", 0), ("IncludeAuthorizedOperations", "bool", 0)])
@@ -193,12 +188,17 @@ def describe_group(session: KafkaSession, name: str, with_rights: bool) -> Row:
         row.error_code, row.error_message = code_of_refusal(refusal), str(refusal)
         return row
     if with_rights:
-        may_alter = session.admission.may_group(session.principal, Operation.ALTER, name)
-        row.authorized_operations = MAY_CONSUME | MAY_ALTER if may_alter else MAY_CONSUME
+        row.authorized_operations = rights_to(session, name)
     row.group_state, row.group_epoch, row.assignment_epoch = group.state.value, group.epoch, group.target_epoch
     row.assignor_name = group.assignor
     row.members = [member_row(session, member) for member in group.members]
     return row
+
+
+def rights_to(session: KafkaSession, name: str) -> int:
+    """What a client that may consume with a group may do with it, as Kafka's bits."""
+    may_alter = session.admission.may_group(session.principal, Operation.ALTER, name)
+    return MAY_CONSUME | MAY_ALTER if may_alter else MAY_CONSUME
 
 
 def member_row(session: KafkaSession, member: DescribedConsumer) -> Row:

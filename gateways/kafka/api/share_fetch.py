@@ -30,7 +30,6 @@ from gatehouse.gateways.kafka.error_codes import (
     INVALID_RECORD_STATE,
     INVALID_REQUEST,
     NONE,
-    TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_ID,
 )
 from gatehouse.gateways.kafka.kept_configs import SHARE_LOCK, GroupConfigs, start_of
@@ -286,8 +285,7 @@ def begin(request: Request, asked: Any, may_open: bool) -> ShareSession:
         raise Refused(INVALID_REQUEST, f"who opens a session has nothing to settle; later there are {MAX_BATCHES} "
                                        f"stretches of offsets at most, with {MAX_TYPES} types")
     held, old = sessions_of(session).enter(asked.group_id, asked.member_id, asked.share_session_epoch, may_open)
-    if old:
-        give_back(session, asked.group_id, old)
+    give_back(session, asked.group_id, old)
     held.drop_overdue(session.services.now_ms())
     return held
 
@@ -498,25 +496,24 @@ class ShareFetch:
         self.ended = True
         session = self.request.session
         session.wake_at(0, None)
-        rows: dict[bytes, list[Row]] = {}
+        rows: dict[PartitionName, Row] = {}
         if refusal is None:
             settlement = self.settlement
             for name in {**self.given, **self.refusals, **settlement.codes}:
                 unread = self.refusals.get(name)
                 given = self.given.get(name, NOTHING)
-                rows.setdefault(name[0], []).append(Row(
+                rows[name] = Row(
                     partition_index=name[1], error_code=NONE if unread is None else code_of_unread(unread),
                     error_message=None if unread is None else str(unread),
                     acknowledge_error_code=settlement.codes.get(name, NONE),
                     acknowledge_error_message=settlement.texts.get(name),
                     current_leader=Row(leader_id=NODE_ID, leader_epoch=session.epoch),
-                    records=given.records, acquired_records=given.acquired))
+                    records=given.records, acquired_records=given.acquired)
         self.request.answer(
             SHARE_FETCH_RESPONSE, throttle_time_ms=0,
             error_code=NONE if refusal is None else refusal.code,
             error_message=None if refusal is None else str(refusal), acquisition_lock_timeout_ms=self.lock_ms,
-            responses=[Row(topic_id=uuid.UUID(bytes=name), partitions=partitions) for name, partitions in rows.items()],
-            node_endpoints=[])
+            responses=by_topic(rows), node_endpoints=[])
 
     def end(self) -> None:
         """The connection is gone."""
@@ -525,12 +522,18 @@ class ShareFetch:
         self.settlement.tell()
 
 
+def by_topic(rows: dict[PartitionName, Row]) -> list[Row]:
+    """The rows of partitions as an answer has them: those of each topic together."""
+    topics: dict[bytes, list[Row]] = {}
+    for name, row in rows.items():
+        topics.setdefault(name[0], []).append(row)
+    return [Row(topic_id=uuid.UUID(bytes=topic), partitions=partitions) for topic, partitions in topics.items()]
+
+
 def code_of_unread(refusal: Exception) -> int:
     """Why a partition gives nothing."""
     if isinstance(refusal, UnknownTopic | UnknownGroup):         # a group over a topic ends with it
         return UNKNOWN_TOPIC_ID
-    if isinstance(refusal, Denied):
-        return TOPIC_AUTHORIZATION_FAILED
     return code_of(refusal)
 
 
@@ -583,15 +586,12 @@ def acknowledge(request: Request) -> Iterator[None]:
 
 
 def answer_acknowledge(request: Request, settlement: Settlement) -> None:
-    rows: dict[bytes, list[Row]] = {}
-    for name, code in settlement.codes.items():
-        rows.setdefault(name[0], []).append(Row(
-            partition_index=name[1], error_code=code, error_message=settlement.texts.get(name),
-            current_leader=Row(leader_id=NODE_ID, leader_epoch=request.session.epoch)))
+    rows = {name: Row(partition_index=name[1], error_code=code, error_message=settlement.texts.get(name),
+                      current_leader=Row(leader_id=NODE_ID, leader_epoch=request.session.epoch))
+            for name, code in settlement.codes.items()}
     request.answer(
         SHARE_ACKNOWLEDGE_RESPONSE, throttle_time_ms=0, error_code=NONE, error_message=None,
-        acquisition_lock_timeout_ms=settlement.lock_ms, node_endpoints=[],
-        responses=[Row(topic_id=uuid.UUID(bytes=name), partitions=partitions) for name, partitions in rows.items()])
+        acquisition_lock_timeout_ms=settlement.lock_ms, responses=by_topic(rows), node_endpoints=[])
 
 
 SHARE_FETCH = Api(key=78, name="ShareFetch", first_version=1, last_version=2, first_flexible=0, dispatch=fetch,

@@ -19,10 +19,9 @@ from gatehouse.gateways.admission.admission import Denied
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.kafka.api.consumer_groups import (
     JOINS,
-    MAY_ALTER,
-    MAY_CONSUME,
     UNKNOWN_RIGHTS,
     require_topics,
+    rights_to,
 )
 from gatehouse.gateways.kafka.api.group_administration import find_group, share_members, share_state
 from gatehouse.gateways.kafka.api.membership import client_host, code_of_refusal, require_group
@@ -36,10 +35,10 @@ from gatehouse.gateways.kafka.error_codes import (
     UNKNOWN_MEMBER_ID,
 )
 from gatehouse.gateways.kafka.kept_configs import GroupConfigs, start_of
-from gatehouse.gateways.kafka.mapping import Refused, code_of
+from gatehouse.gateways.kafka.mapping import Refused
 from gatehouse.gateways.kafka.request import Api, Request, find_topic
-from gatehouse.gateways.kafka.schemas import Field, Message
-from gatehouse.gateways.kafka.share_members import Assignment, ShareGroup, ShareGroups, ShareMember
+from gatehouse.gateways.kafka.schemas import BY_NAME, HEARTBEAT_RESPONSE, Message
+from gatehouse.gateways.kafka.share_members import Assignment, ShareGroup, ShareGroups, ShareMember, ShareRules
 from gatehouse.gateways.kafka.share_session import MAX_TOPICS
 from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.groups.group_settings import ASSIGNED, check_name
@@ -47,17 +46,12 @@ from gatehouse.kernel.groups.group_settings import ASSIGNED, check_name
 if TYPE_CHECKING:
     from gatehouse.gateways.kafka.session import KafkaSession
 
-_BY_ID: Final[list[Field]] = [("TopicId", "uuid", 0), ("Partitions", "[]int32", 0)]
-_BY_NAME: Final[list[Field]] = [("TopicId", "uuid", 0), ("TopicName", "string", 0), ("Partitions", "[]int32", 0)]
 
 SHARE_GROUP_HEARTBEAT_REQUEST: Final = Message("ShareGroupHeartbeatRequest", 1, [
     ("GroupId", "string", 0), ("MemberId", "string", 0), ("MemberEpoch", "int32", 0), ("RackId", "string?", 0),
     ("SubscribedTopicNames", "[]string?", 0)])
 
-SHARE_GROUP_HEARTBEAT_RESPONSE: Final = Message("ShareGroupHeartbeatResponse", 1, [
-    ("ThrottleTimeMs", "int32", 0), ("ErrorCode", "int16", 0), ("ErrorMessage", "string?", 0),
-    ("MemberId", "string?", 0), ("MemberEpoch", "int32", 0), ("HeartbeatIntervalMs", "int32", 0),
-    ("Assignment", ("Assignment?", [("TopicPartitions", ("[]TopicPartitions", _BY_ID), 0)]), 0)])
+SHARE_GROUP_HEARTBEAT_RESPONSE: Final = Message("ShareGroupHeartbeatResponse", 1, HEARTBEAT_RESPONSE)
 
 SHARE_GROUP_DESCRIBE_REQUEST: Final = Message("ShareGroupDescribeRequest", 1, [
     ("GroupIds", "[]string", 0), ("IncludeAuthorizedOperations", "bool", 0)])
@@ -71,7 +65,7 @@ SHARE_GROUP_DESCRIBE_RESPONSE: Final = Message("ShareGroupDescribeResponse", 1, 
         ("Members", ("[]Member", [
             ("MemberId", "string", 0), ("RackId", "string?", 0), ("MemberEpoch", "int32", 0), ("ClientId", "string", 0),
             ("ClientHost", "string", 0), ("SubscribedTopicNames", "[]string", 0),
-            ("Assignment", ("Assignment", [("TopicPartitions", ("[]TopicPartitions", _BY_NAME), 0)]), 0)]), 0),
+            ("Assignment", ("Assignment", [("TopicPartitions", ("[]TopicPartitions", BY_NAME), 0)]), 0)]), 0),
         ("AuthorizedOperations", "int32", 0)]), 0)])
 
 DESCRIBE_OFFSETS_REQUEST: Final = Message("DescribeShareGroupOffsetsRequest", 1, [
@@ -124,11 +118,11 @@ def beat(request: Request) -> Iterator[None]:
             epoch, assigned = LEAVES, None
         else:
             require_topics(session, asked.subscribed_topic_names or ())
-            epoch, assigned = yield from beat_of(session, asked)
+            epoch, assigned = yield from beat_of(session, asked, rules)
     except (KernelError, Refused, Denied) as refusal:
-        code = code_of(refusal) if isinstance(refusal, Denied) else code_of_refusal(refusal)
-        request.answer(SHARE_GROUP_HEARTBEAT_RESPONSE, throttle_time_ms=0, error_code=code, error_message=str(refusal),
-                       member_id=None, member_epoch=0, heartbeat_interval_ms=0, assignment=None)
+        request.answer(SHARE_GROUP_HEARTBEAT_RESPONSE, throttle_time_ms=0, error_code=code_of_refusal(refusal),
+                       error_message=str(refusal), member_id=None, member_epoch=0, heartbeat_interval_ms=0,
+                       assignment=None)
         return
     parts = None if assigned is None else Row(topic_partitions=[
         Row(topic_id=uuid.UUID(bytes=topic_id), partitions=list(range(count))) for _, topic_id, count in assigned])
@@ -154,12 +148,12 @@ def check_heartbeat(asked: Any) -> None:
         raise Refused(INVALID_REQUEST, text)
 
 
-def beat_of(session: KafkaSession, asked: Any) -> Generator[None, None, tuple[int, Assignment | None]]:
+def beat_of(session: KafkaSession, asked: Any, rules: ShareRules
+            ) -> Generator[None, None, tuple[int, Assignment | None]]:
     """The member's epoch, and its partitions where they have changed, in steps. Raises Refused, Denied, and what the
     kernel refuses."""
     groups, tenant, name = ShareGroups.of(session.services), session.principal.tenant, asked.group_id
-    now_ms, rules = session.services.now_ms(), GroupConfigs.of(session.services).share_rules(
-        tenant, name, session.config)
+    now_ms = session.services.now_ms()
     names = None if asked.subscribed_topic_names is None else frozenset(asked.subscribed_topic_names)
     if asked.member_epoch == JOINS:
         check_name(name, "group")
@@ -232,8 +226,7 @@ def describe_group(session: KafkaSession, name: str, with_rights: bool) -> Gener
         row.error_code, row.error_message = code_of_refusal(refusal), str(refusal)
         return row
     if with_rights:
-        may_alter = session.admission.may_group(session.principal, Operation.ALTER, name)
-        row.authorized_operations = MAY_CONSUME | MAY_ALTER if may_alter else MAY_CONSUME
+        row.authorized_operations = rights_to(session, name)
     row.group_state, row.assignor_name = share_state(session, name), ASSIGNOR
     if group is not None:
         row.group_epoch = row.assignment_epoch = group.epoch
@@ -285,23 +278,21 @@ def describe_offsets(request: Request) -> Iterator[None]:
 
 def offsets_row(session: KafkaSession, group: str, name: str, numbers: Any) -> Generator[None, None, Row]:
     """How far a group is in partitions of one topic, and how much is left. A partition a step."""
-    row = Row(topic_name=name, topic_id=NO_UUID, partitions=[])
+    row = Row(topic_name=name, topic_id=NO_UUID, partitions=[
+        Row(partition_index=number, start_offset=NOBODY_YET, leader_epoch=0, lag=-1, error_code=NONE,
+            error_message=None) for number in dict.fromkeys(numbers)])
     try:
         topic = find_topic(session, name, Operation.CONSUME)
         offsets = session.guard.groups.offsets(group, topic)
     except REFUSALS as refusal:
-        code, text = (refusal.code if isinstance(refusal, Refused) else code_of(refusal)), str(refusal)
-        row.partitions = [Row(partition_index=number, start_offset=NOBODY_YET, leader_epoch=0, lag=-1, error_code=code,
-                              error_message=text) for number in dict.fromkeys(numbers)]
+        for part in row.partitions:
+            refuse(part, refusal)
         return row
     row.topic_id = uuid.UUID(bytes=topic.uuid)
-    for number in dict.fromkeys(numbers):
+    for part in row.partitions:
         yield
-        part = Row(partition_index=number, start_offset=NOBODY_YET, leader_epoch=0, lag=-1, error_code=NONE,
-                   error_message=None)
-        row.partitions.append(part)
         try:
-            partition_id = topic.partition_id(number)
+            partition_id = topic.partition_id(part.partition_index)
             start, end = session.guard.bounds(partition_id)[:2]
         except REFUSALS as refusal:
             refuse(part, refusal)
