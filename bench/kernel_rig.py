@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+from gatehouse.gateways.runtime import Completions, HubLoop, ThreadWorker
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.log.segments import RealDisk, SegmentLog
@@ -18,7 +19,6 @@ from gatehouse.kernel.message import Stored
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.store import RocksStore
 from gatehouse.log_thread import begin_log_thread
-from gatehouse.runtime import Completions, HubLoop, ThreadWorker
 from gatehouse.serve import GC_THRESHOLDS, SWITCH_INTERVAL_S, loop_factory
 
 

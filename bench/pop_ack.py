@@ -14,7 +14,7 @@ import time
 
 from bench.kernel_rig import Answered, KernelRig, run_on_kernel
 from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.members import Pop
+from gatehouse.kernel.groups.handing_out import Pop
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.message import Leased
 

@@ -18,7 +18,7 @@ import psutil
 from bench.kernel_rig import Answered, KernelRig, run_on_kernel
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import Queue
-from gatehouse.kernel.groups.members import Membership
+from gatehouse.kernel.groups.handing_out import Membership
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.kernel.message import Leased
 

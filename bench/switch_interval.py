@@ -16,7 +16,7 @@ from typing import Final
 
 import uvloop
 
-from gatehouse.runtime import Completions, ThreadWorker
+from gatehouse.gateways.runtime import Completions, ThreadWorker
 
 INTERVALS_MS: Final = (5.0, 2.0, 1.0, 0.5, 0.2, 0.1, 0.02)
 BURST_S: Final = 0.002

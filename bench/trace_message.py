@@ -45,7 +45,7 @@ flag, output, root = sys.argv.pop(1), sys.argv.pop(1), sys.argv.pop(1) + "/"
 with open(flag, "r+b") as file:
     on = mmap.mmap(file.fileno(), 1)
 alone, seen = set(), []
-runs = root + "gatehouse/runtime.py"        # what runs everything else
+runs = root + "gatehouse/gateways/runtime.py"        # what runs everything else; a connection is a client's
 def begun_by(frame):                  # the function of ours that the loop or a thread has called
     outer = inner = None
     while frame is not None:
@@ -54,7 +54,7 @@ def begun_by(frame):                  # the function of ours that the loop or a 
             break
         if name.startswith(root + "gatehouse/"):
             outer = f"{name[len(root):]} {frame.f_code.co_qualname}"
-            if name != runs:
+            if name != runs or frame.f_code.co_qualname.startswith("Connection."):
                 inner = outer
         frame = frame.f_back
     return inner or outer
@@ -65,7 +65,7 @@ def note(frame, event, argument):
             begun = begun_by(frame)
             if on[0] == 2:
                 seen.append((name[len(root):], begun))
-            elif not begun.startswith("gatehouse/gateways/connections/"):              # that is: by a client
+            elif not begun.startswith(runs[len(root):] + " Connection."):
                 alone.add(begun)
 atexit.register(lambda: open(output, "w").write(json.dumps([seen, sorted(alone)])))
 threading.setprofile(note)

@@ -28,10 +28,10 @@ from gatehouse.gateways.admission.errors import AccountError
 from gatehouse.gateways.admission.limits.limit import Limit
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.rules import Rule
+from gatehouse.gateways.runtime import Completions, HubLoop, ThreadWorker
 from gatehouse.kernel.message import Stored
 from gatehouse.kernel.ports import Loop, Timer, Worker
 from gatehouse.kernel.state.catalogue import make_engine
-from gatehouse.runtime import Completions, HubLoop, ThreadWorker
 
 FETCH_S: Final = 10.0
 MAX_KEY_SET_BYTES: Final = 1 << 20

@@ -14,11 +14,11 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from gatehouse.gateways.runtime import Completions, HubLoop, T, ThreadWorker
 from gatehouse.kernel.log.log import FrameWriter, LogFailed, Place, Written
 from gatehouse.kernel.log.segments import ENVELOPE_BYTES, FRAME_MAGIC, SegmentLog
 from gatehouse.kernel.ports import Worker
 from gatehouse.kernel.write.committer import WorkerWriter
-from gatehouse.runtime import Completions, HubLoop, T, ThreadWorker
 
 if TYPE_CHECKING:
     from gatehouse.kernel.log.native_writer import Jobs

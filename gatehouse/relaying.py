@@ -14,6 +14,7 @@ from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.principal import Principal
 from gatehouse.gateways.circuits import RELAY, RELAY_CIRCUIT, Circuits, link_circuit
 from gatehouse.gateways.contract import LinkFault
+from gatehouse.gateways.runtime import HubLoop
 from gatehouse.kernel.circuit_breaker import CircuitBreaker
 from gatehouse.kernel.kernel import Kernel
 from gatehouse.metrics import Sample
@@ -22,7 +23,6 @@ from gatehouse.relay.errors import RelayError
 from gatehouse.relay.hub_links import ONLINE, HubLinks
 from gatehouse.relay.incoming import Allowed
 from gatehouse.relay.settings import LinkSettings
-from gatehouse.runtime import HubLoop
 
 log = logging.getLogger("gatehouse.relay")
 

@@ -37,12 +37,13 @@ from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.rule_set import RuleSet
 from gatehouse.gateways.circuits import CATALOGUE, ISSUER
 from gatehouse.gateways.connections.capacity import descriptor_capacity
-from gatehouse.gateways.connections.flow import UnsentBudget
 from gatehouse.gateways.connections.listener import Listener
 from gatehouse.gateways.connections.open_connections import OpenConnections
 from gatehouse.gateways.contract import GatewaySpec, Listen, Services
 from gatehouse.gateways.door_numbers import NoDoorNumber
+from gatehouse.gateways.door_side import UnsentBudget
 from gatehouse.gateways.registry import GatewayClash, Specs, load_specs
+from gatehouse.gateways.runtime import HubLoop, Stall, broken_promise
 from gatehouse.gateways.tls.certificates import find_revoked
 from gatehouse.gateways.tls.tls import TlsFault
 from gatehouse.kernel.kernel import Kernel
@@ -52,7 +53,6 @@ from gatehouse.metrics import Metrics, Sample
 from gatehouse.notify import Watchdog, notify, reload_begins, watchdog_s
 from gatehouse.overload import Overload
 from gatehouse.relaying import Relaying
-from gatehouse.runtime import HubLoop, Stall, broken_promise
 from gatehouse.samples import admission_samples, circuit_samples, consumer_samples, door_samples, trace_samples
 from gatehouse.status import DoorCounts, HubStatus
 from gatehouse.storage import Storage, open_storage

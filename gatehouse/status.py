@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from collections import Counter
 
     from gatehouse.gateways.admission.trace import Trace
-    from gatehouse.runtime import Stall
+    from gatehouse.gateways.runtime import Stall
     from gatehouse.storage import Storage
 
 GROUPS_AT_ONCE: Final = 200        # counted before others have a turn: about two milliseconds

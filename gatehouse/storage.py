@@ -27,6 +27,7 @@ from gatehouse.datadir import FORMAT
 from gatehouse.exits import Refused
 from gatehouse.gateways.circuits import CATALOGUE_CIRCUIT
 from gatehouse.gateways.properties.envelope import SELECTOR_NAMES
+from gatehouse.gateways.runtime import Completions, HubLoop, ThreadWorker
 from gatehouse.kernel.circuit_breaker import CircuitBreaker
 from gatehouse.kernel.ids import ForeignShard
 from gatehouse.kernel.kernel import Kernel
@@ -41,7 +42,6 @@ from gatehouse.kernel.write.committer import DURABLE_MS
 from gatehouse.log_thread import begin_log_thread
 from gatehouse.metrics import SUM, Sample
 from gatehouse.otlp import Exporting, exporter_to
-from gatehouse.runtime import Completions, HubLoop, ThreadWorker
 from gatehouse.transactions.coordinator import Transactions
 
 if TYPE_CHECKING:

@@ -16,13 +16,12 @@ from gatehouse.gateways.addresses import Spelling
 from gatehouse.gateways.admission.guard import Guard
 from gatehouse.gateways.circuits import Circuits
 from gatehouse.gateways.connections.capacity import Capacity, descriptor_capacity
-from gatehouse.gateways.connections.flow import UnsentBudget
 from gatehouse.gateways.connections.open_connections import OpenConnections
 from gatehouse.gateways.connections.settings import ConnectionSettings, Framing
 from gatehouse.gateways.door_numbers import DoorNumbers
+from gatehouse.gateways.door_side import Switchboard, UnsentBudget
 from gatehouse.gateways.not_honoured import NotHonoured
 from gatehouse.gateways.properties.envelope import Column
-from gatehouse.gateways.switchboard import Switchboard
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.administration import Administration

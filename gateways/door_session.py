@@ -11,7 +11,7 @@ says only what its frames mean.
         def encode_message(self, message): ...     # what a subscriber is sent
 
 Login, pauses, quotas, rights that change, subscribers that do not read, and the end are kept as `docs/doors.md` asks.
-The hub's own doors are made of the same parts (`connections.flow`), written out for speed.
+The hub's own doors are made of the same parts (`door_side`), written out for speed.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied, NotAuthenticated, TooManyConnections
-from gatehouse.gateways.connections.flow import Pacer, ReceiveBuffer, Timers
+from gatehouse.gateways.door_side import Pacer, ReceiveBuffer, Timers
 from gatehouse.gateways.properties.to_door import Envelope
 from gatehouse.gateways.retained_feed import PAGE_VALUES, RetainedFeed
 from gatehouse.kernel.errors import KernelError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.contract import Link, Services
-    from gatehouse.gateways.switchboard import Delivery, HeardAddress
+    from gatehouse.gateways.door_side import Delivery, HeardAddress
     from gatehouse.kernel.api import Message
     from gatehouse.kernel.message import Retained, Stored
 

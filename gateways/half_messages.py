@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.contract import Services
-    from gatehouse.gateways.switchboard import Submitter
+    from gatehouse.gateways.door_side import Submitter
     from gatehouse.kernel.api import HalfMessage
     from gatehouse.kernel.message import Stored
     from gatehouse.transactions.coordinator import Check, Decision, Membership

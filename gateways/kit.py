@@ -20,9 +20,9 @@ from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.audit import By
 from gatehouse.gateways.admission.decision import Decide
 from gatehouse.gateways.admission.limits.limit import Quota
-from gatehouse.gateways.connections.flow import FLOOR_BYTES
 from gatehouse.gateways.connections.settings import Framing
 from gatehouse.gateways.contract import GatewaySpec, Listen, Services, Session
+from gatehouse.gateways.door_side import FLOOR_BYTES
 from gatehouse.gateways.properties.envelope import SELECTOR_NAMES
 from gatehouse.kernel.addresses.address import UNROUTED
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes

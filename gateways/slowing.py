@@ -21,7 +21,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from gatehouse.gateways.admission.limits.meter import LOOK_AGAIN_MS
-from gatehouse.gateways.connections.flow import Pacer, ReceiveBuffer, Timers
+from gatehouse.gateways.door_side import Pacer, ReceiveBuffer, Timers
 from gatehouse.kernel.shedding import PUBLISHERS, WAIT_MS
 
 if TYPE_CHECKING:

@@ -62,13 +62,13 @@ if TYPE_CHECKING:
     from gatehouse.kernel.errors import KernelError, StorageFailed
     from gatehouse.kernel.groups.group import Counts
     from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings
-    from gatehouse.kernel.groups.members import Budget, HoldLimit, Member
+    from gatehouse.kernel.groups.handing_out import Budget, HoldLimit, Member
     from gatehouse.kernel.halves.producer_transactions import ProducerTransactions
     from gatehouse.kernel.journeys.looking import IsShown, OnFound, OnJourney
     from gatehouse.kernel.journeys.origins import OnCame
     from gatehouse.kernel.journeys.publishers import OnAuthors
     from gatehouse.kernel.journeys.why import OnReason
-    from gatehouse.kernel.log.frame import StateRecord
+    from gatehouse.kernel.message import StateRecord
     from gatehouse.kernel.retention.holders import Holder
     from gatehouse.kernel.scheduling.queries import Page, Scheduled
     from gatehouse.kernel.sessions.session_values import (
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
         Subscribed,
         Will,
     )
-    from gatehouse.kernel.slices import Slices
+    from gatehouse.kernel.write.committer import Slices
 
 Message = NumberedMessage
 """One message to append, or as it is delivered: (number of its place, value, headers as `record.encode_headers` made

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.groups.calls import Groups
     from gatehouse.kernel.groups.group import Counts, LeasedGroup
     from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings
-    from gatehouse.kernel.groups.members import Membership, Pop
+    from gatehouse.kernel.groups.handing_out import Membership, Pop
     from gatehouse.kernel.message import Handle, Leased, Origin, Owner, Record
     from gatehouse.kernel.state.topics import Topic, Topics
 

@@ -46,7 +46,6 @@ from gatehouse.kernel.journeys.publishers import Publishers
 from gatehouse.kernel.journeys.trail import Trail
 from gatehouse.kernel.journeys.why import Reasons
 from gatehouse.kernel.log.disk_guard import DiskGuard, Reserve
-from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import Damage, FrameWriter, Log
 from gatehouse.kernel.message import (
     NOBODY,
@@ -62,6 +61,7 @@ from gatehouse.kernel.message import (
     ReadStamp,
     Record,
     Speaker,
+    StateRecord,
     Subscriber,
     When,
     Written,
@@ -82,15 +82,21 @@ from gatehouse.kernel.scheduling.scheduling import Scheduling
 from gatehouse.kernel.sessions.sessions import Sessions
 from gatehouse.kernel.settings import LIVE, JourneySettings, KernelSettings
 from gatehouse.kernel.shedding import Shedding
-from gatehouse.kernel.slices import Slices
-from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.projection import Projection
-from gatehouse.kernel.state.state import Kind, StateTable, Views, decode_epoch_key, decode_position, heads_record
+from gatehouse.kernel.state.state import (
+    Clock,
+    Kind,
+    StateTable,
+    Views,
+    Watermarks,
+    decode_epoch_key,
+    decode_position,
+    heads_record,
+)
 from gatehouse.kernel.state.store import IndexStore
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
-from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.batches import Batches
-from gatehouse.kernel.write.committer import DURABLE_MS, Answering, Appending, Committer, WorkerWriter
+from gatehouse.kernel.write.committer import DURABLE_MS, Answering, Appending, Committer, Slices, WorkerWriter
 from gatehouse.kernel.write.idempotency import Idempotency, Window
 from gatehouse.kernel.write.producers import KnownProducers, ProducerExpiry, Producers
 from gatehouse.kernel.write.topic_changes import TopicChanges
@@ -213,8 +219,8 @@ class Kernel:  # decision 138
             committer=committer, state=state, places=places, wall_ms=loop.wall_ms)
         live = LiveGroups()
         self.leasing = leasing = Leasing(
-            loop=loop, reader=reader, watermarks=watermarks, topics=topics, views=views, state=state,
-            subscriptions=subscriptions, places=places, identity=identity, committer=committer,
+            loop=loop, reader=reader, memtables=memtables, watermarks=watermarks, topics=topics, views=views,
+            state=state, subscriptions=subscriptions, places=places, identity=identity, committer=committer,
             names=selector_names or {}, on_committed=spill.on_settled, kept_in=spill.below,
             on_error=on_error, live=live, recorder=recorder, receipts=receipts)
         receipts.begin(leasing.queues.max_lengths)

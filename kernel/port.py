@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from gatehouse.kernel.records.opened import Unreadable
     from gatehouse.kernel.scheduling.queries import Page, Scheduled
     from gatehouse.kernel.scheduling.scheduling import Scheduling
-    from gatehouse.kernel.state.clock import Clock
+    from gatehouse.kernel.state.state import Clock
     from gatehouse.kernel.state.topics import Topics
     from gatehouse.kernel.write.idempotency import Idempotency
     from gatehouse.kernel.write.producers import KnownProducers

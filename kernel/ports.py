@@ -46,7 +46,7 @@ class Loop(Protocol):
     """The kernel's own thread."""
 
     def now_ms(self) -> int:
-        """Hub time in milliseconds; see `kernel.state.clock` for what it is over a restart."""
+        """Hub time in milliseconds; see `kernel.state.state` for what it is over a restart."""
 
     def wall_ms(self) -> int:
         """Wall time in milliseconds since 1970."""

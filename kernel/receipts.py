@@ -30,8 +30,7 @@ import orjson
 from gatehouse.kernel.addresses.address import check_address
 from gatehouse.kernel.addresses.placing import Places
 from gatehouse.kernel.errors import KernelError, ReceiptDenied, Stopping
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Allowed, Judge, Message, Placement
+from gatehouse.kernel.message import Allowed, Judge, Message, Placement, StateRecord
 from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.records.headers import CORRELATION, TRACEPARENT, Asked, asked_in, asking_among
 from gatehouse.kernel.state.state import Kind, StateTable

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import StateRecord
 from gatehouse.kernel.state.state import Kind
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from gatehouse.kernel.errors import KernelError
-from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import StateRecord
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay import frames
 from gatehouse.relay.errors import BadFrame, BadInvitation, KeyNotPinned, RelayError, UnknownLink, WrongKey

@@ -23,7 +23,6 @@ from gatehouse.kernel.errors import (
     Stopping,
     StorageFull,
 )
-from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.message import (
     DOOR_MASK,
     RELAY,
@@ -36,6 +35,7 @@ from gatehouse.kernel.message import (
     Placement,
     Record,
     Stamp,
+    StateRecord,
     Stored,
 )
 from gatehouse.kernel.records.batch import (

@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Fetched, Piece
+from gatehouse.kernel.message import Fetched, Piece, StateRecord
 from gatehouse.kernel.records.batch import cut, sound_records
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import Topic

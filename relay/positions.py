@@ -17,7 +17,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import StateRecord
 from gatehouse.kernel.state.state import Kind
 from gatehouse.relay.fields import Fields, i64, text, u64
 from gatehouse.relay.histories import MARK_BYTES, NO_MARK, Last

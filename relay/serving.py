@@ -21,7 +21,7 @@ from typing import Any, Final
 from aiohttp import WSMsgType, web
 
 from gatehouse.gateways.connections.accepting import Server, accept
-from gatehouse.gateways.connections.connection import peer_name
+from gatehouse.gateways.runtime import peer_name
 from gatehouse.gateways.tls.tls import TlsSettings, server_context
 from gatehouse.gateways.tls.transport import TlsTransport
 from gatehouse.relay.errors import BadFrame

@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.kernel.alarm import Alarm
 from gatehouse.kernel.errors import KernelError, Stopping
 from gatehouse.kernel.halves.half_records import half_key
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Owner
+from gatehouse.kernel.message import Owner, StateRecord
 from gatehouse.kernel.state.reading import StateWalk
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.write.pending_frame import PendingFrame

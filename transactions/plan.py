@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.halves.half_records import PAGE_BYTES, Row, cut_pages, encode_page, half_key
-from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import StateRecord
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.write.pending_frame import PendingFrame, Run
 from gatehouse.transactions.fresh import Batch, Begun, Origin

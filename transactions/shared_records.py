@@ -31,7 +31,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from gatehouse.kernel.halves.half_records import column
-from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import StateRecord
 from gatehouse.kernel.state.state import Kind
 from gatehouse.transactions.records import BEGUN, ENDED, Transaction, decode, encode
 

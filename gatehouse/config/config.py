@@ -40,8 +40,8 @@ from gatehouse.config.settings import ConfigPlace, Problems, Text, read_section
 from gatehouse.config.tracing import TopicTracing, TracingSection, read_topic_rates
 from gatehouse.gateways.admission.own_topics import ROUTES as OWN_ROUTES
 from gatehouse.gateways.admission.tokens import JwtSettings
-from gatehouse.gateways.connections.flow import UNSENT_BYTES
 from gatehouse.gateways.contract import GatewaySpec, Listen
+from gatehouse.gateways.door_side import UNSENT_BYTES
 from gatehouse.gateways.registry import Specs
 from gatehouse.gateways.tls.certificates import check_rule
 from gatehouse.kernel.addresses.routes import InvalidRoutes, RouteEntry, Routes

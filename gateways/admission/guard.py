@@ -22,7 +22,7 @@ from gatehouse.gateways.admission.guarded_topics import GuardedTopics
 from gatehouse.gateways.admission.guarded_transactions import GuardedTransactions
 from gatehouse.gateways.admission.history import FilterHistory
 from gatehouse.gateways.admission.places import GivenPlaces
-from gatehouse.gateways.switchboard import PART_BYTES, PART_MESSAGES
+from gatehouse.gateways.door_side import PART_BYTES, PART_MESSAGES
 from gatehouse.kernel.addresses.address import UNROUTED, check_address, is_reserved
 from gatehouse.kernel.errors import KernelError, ReceiptDenied, UnknownPlace, UnknownTopic
 from gatehouse.kernel.message import NOBODY, Origin
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.admission.rights import Rights
     from gatehouse.gateways.admission.session_registry import RegisteredSession, Registration
-    from gatehouse.gateways.switchboard import (
+    from gatehouse.gateways.door_side import (
         Gatherer,
         Gathering,
         HeardAddress,

@@ -17,7 +17,7 @@ from gatehouse.kernel.groups.group_settings import DEAD_LETTER_PREFIX, check_nam
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.gateways.switchboard import Submitter, Switchboard
+    from gatehouse.gateways.door_side import Submitter, Switchboard
     from gatehouse.kernel.api import Settling, Source, Taken
     from gatehouse.kernel.assigned.assigned_values import GroupLook
     from gatehouse.kernel.errors import KernelError

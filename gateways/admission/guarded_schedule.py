@@ -14,7 +14,7 @@ from gatehouse.kernel.scheduling.schedule_records import Pending
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.gateways.switchboard import Submitter, Switchboard
+    from gatehouse.gateways.door_side import Submitter, Switchboard
     from gatehouse.kernel.api import Message
     from gatehouse.kernel.message import When
     from gatehouse.kernel.scheduling.queries import Page, Scheduled

@@ -14,7 +14,7 @@ from gatehouse.kernel.errors import UnknownTopic
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.gateways.switchboard import Submitter, Switchboard
+    from gatehouse.gateways.door_side import Submitter, Switchboard
     from gatehouse.kernel.state.topics import Topic, TopicSettings
 
 

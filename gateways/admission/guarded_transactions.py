@@ -16,7 +16,7 @@ from gatehouse.transactions.answering import unknown
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.gateways.switchboard import Submitter, Switchboard
+    from gatehouse.gateways.door_side import Submitter, Switchboard
     from gatehouse.kernel.api import HalfMessage, ReceiptsByGroup
     from gatehouse.kernel.halves.halves import Offsets
     from gatehouse.transactions.coordinator import Decision, Member, Membership

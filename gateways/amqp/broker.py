@@ -21,8 +21,7 @@ from gatehouse.kernel.errors import KernelError
 from gatehouse.kernel.message import DOOR_MASK, RETAIN, When
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.amqp.channels import Channel
-    from gatehouse.gateways.amqp.consuming import Consumer
+    from gatehouse.gateways.amqp.channel import Channel, Consumer
     from gatehouse.gateways.amqp.policies import Policy
     from gatehouse.gateways.amqp.queues import KernelQueues
     from gatehouse.gateways.contract import Services

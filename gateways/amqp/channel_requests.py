@@ -17,7 +17,7 @@ from gatehouse.gateways.amqp.arguments import (
     unknown,
 )
 from gatehouse.gateways.amqp.asked import UNKNOWN
-from gatehouse.gateways.amqp.consuming import Consumer, Got
+from gatehouse.gateways.amqp.channel import Consumer, Got
 from gatehouse.gateways.amqp.definitions import Definitions
 from gatehouse.gateways.amqp.direct_reply import NAMED, REPLY_TO, ReplyConsumer
 from gatehouse.gateways.amqp.errors import ChannelFault, ConnectionFault, precondition, refused
@@ -25,13 +25,13 @@ from gatehouse.gateways.amqp.methods import Arguments, encode_method
 from gatehouse.gateways.amqp.recalling import TOLD, DelayListener
 from gatehouse.gateways.amqp.streams import StreamConsumer, read_filter, read_start
 from gatehouse.gateways.amqp.transacting import TXN, CheckListener
+from gatehouse.gateways.amqp.tx import Tx
 from gatehouse.kernel.groups.sharing import SHARE
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.amqp.channels import Channel
+    from gatehouse.gateways.amqp.channel import Channel
     from gatehouse.gateways.amqp.tables import Table
     from gatehouse.gateways.amqp.telling import NoticeConsumer
-    from gatehouse.gateways.amqp.tx import Tx
     from gatehouse.gateways.amqp.vhost import AmqpQueue
 
 NOT_ALLOWED: Final = 530
@@ -214,7 +214,8 @@ class ChannelRequests:
     def _select_tx(self, _: Arguments) -> None:
         if self._channel.publishing.confirms:
             raise precondition("cannot switch from confirm to tx mode")
-        self._channel.begin_tx()
+        if self._channel.tx is None:
+            self._channel.begin_tx(Tx(self._channel))
         self._channel.reply(encode_method("tx.select-ok"))
 
     def _commit(self, _: Arguments) -> None:

@@ -16,7 +16,7 @@ from gatehouse.gateways.amqp.transacting import TXN, check_listened
 from gatehouse.gateways.amqp.vhost import RESERVED
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.amqp.channels import Channel
+    from gatehouse.gateways.amqp.channel import Channel
     from gatehouse.gateways.amqp.rights import AmqpRights
     from gatehouse.gateways.amqp.vhost import AmqpQueue, Change
     from gatehouse.kernel.message import Stored

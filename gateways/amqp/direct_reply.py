@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from gatehouse.gateways.amqp import codec
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.amqp.channels import Channel
+    from gatehouse.gateways.amqp.channel import Channel
     from gatehouse.kernel.message import Leased
 
 REPLY_TO: Final = codec.REPLY_TO.decode()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, NamedTuple
 
-from gatehouse.gateways.amqp.errors import SyntaxFault
+from gatehouse.gateways.amqp.errors import AmqpError, SyntaxFault
 from gatehouse.gateways.amqp.tables import Table, decode_table, encode_table
 
 Arguments = dict[str, Any]
@@ -188,3 +188,9 @@ def _written(kind: str, value: Any) -> bytes:
         return _NUMBERS[kind].pack(value)
     raw = value.encode() if isinstance(value, str) else value
     return (bytes((len(raw),)) if kind == "s" else len(raw).to_bytes(4, "big")) + raw
+
+
+def of_publish(error: AmqpError) -> AmqpError:
+    """The error, with the method of a publish."""
+    error.method = IDS["basic.publish"]
+    return error

@@ -28,7 +28,7 @@ from gatehouse.gateways.amqp.errors import (
     refused,
 )
 from gatehouse.gateways.amqp.exchanges import DELAY, DELAYED, delay_in, waited
-from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method
+from gatehouse.gateways.amqp.methods import Arguments, encode_method, of_publish
 from gatehouse.gateways.amqp.properties import Traits
 from gatehouse.gateways.amqp.recalling import RECALL, read_key, recall, tell_accepted
 from gatehouse.gateways.amqp.streams import place_copies
@@ -48,7 +48,7 @@ from gatehouse.kernel.message import Stored, When
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.amqp.broker import Broker
-    from gatehouse.gateways.amqp.channels import Channel
+    from gatehouse.gateways.amqp.channel import Channel
     from gatehouse.gateways.amqp.direct_reply import ReplyConsumer
     from gatehouse.gateways.amqp.rights import AmqpRights
     from gatehouse.gateways.amqp.tables import Table
@@ -306,12 +306,6 @@ class Contents:
         channel.connection.write(
             codec.frame(codec.METHOD, channel.number, method)
             + codec.encode_content(channel.raw, content.raw, body, channel.connection.body_max))
-
-
-def of_publish(error: AmqpError) -> AmqpError:
-    """The error, with the method of a publish."""
-    error.method = IDS["basic.publish"]
-    return error
 
 
 def _milliseconds(expiration: str) -> int:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.amqp.arguments import QueueArguments
     from gatehouse.kernel.api import HubPort, LeasedGroupPort
-    from gatehouse.kernel.groups.members import HoldLimit
+    from gatehouse.kernel.groups.handing_out import HoldLimit
 
 Bury = Callable[[str, str, str, "Leased", str], "list[Message]"]
 """(virtual host, queue, its dead-letter target, message, the kernel's reason) -> what it becomes"""

@@ -22,7 +22,7 @@ from gatehouse.gateways.amqp.telling import NoticeConsumer, tell
 from gatehouse.kernel.errors import KernelError, UnknownScheduled
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.amqp.channels import Channel
+    from gatehouse.gateways.amqp.channel import Channel
     from gatehouse.gateways.amqp.tables import Table
     from gatehouse.kernel.message import Stored
     from gatehouse.kernel.scheduling.queries import Scheduled

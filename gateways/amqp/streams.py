@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.amqp import codec, mapping, properties
 from gatehouse.gateways.amqp.arguments import INTERVALS_S
-from gatehouse.gateways.amqp.consuming import Consumer
+from gatehouse.gateways.amqp.channel import Consumer
 from gatehouse.gateways.amqp.errors import ConnectionFault, SyntaxFault, precondition
 from gatehouse.gateways.amqp.tables import INTEGERS, TYPE_NAMES, Field, Table, plain, text
 from gatehouse.gateways.amqp.vhost import AmqpQueue, StreamPlace
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.gateways.amqp.channels import Channel
+    from gatehouse.gateways.amqp.channel import Channel
     from gatehouse.gateways.amqp.vhost import VirtualHost
     from gatehouse.kernel.api import HubPort
     from gatehouse.kernel.message import Fetched, Handle, Leased, Stored

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from gatehouse.gateways.amqp import codec
-from gatehouse.gateways.amqp.consuming import Origin
+from gatehouse.gateways.amqp.channel import Origin
 from gatehouse.gateways.amqp.methods import encode_method
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.amqp.channels import Channel
+    from gatehouse.gateways.amqp.channel import Channel
     from gatehouse.kernel.message import Handle, Leased
 
 JSON_PROPERTIES: Final = b"\x80\0\x10application/json"          # flags: a content type alone

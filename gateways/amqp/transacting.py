@@ -34,7 +34,7 @@ from gatehouse.kernel.errors import (
 )
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.amqp.channels import Channel
+    from gatehouse.gateways.amqp.channel import Channel
     from gatehouse.gateways.amqp.mapping import HalfHeaders
     from gatehouse.kernel.api import Message
     from gatehouse.kernel.message import Handle, Stored

@@ -19,8 +19,7 @@ from gatehouse.gateways.amqp.properties import may_expire
 from gatehouse.kernel.errors import KernelError, Stopping
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.amqp.channels import Channel
-    from gatehouse.gateways.amqp.consuming import Origin, Run
+    from gatehouse.gateways.amqp.channel import Channel, Origin, Run
     from gatehouse.gateways.amqp.publishing import Content, Sent
     from gatehouse.kernel.api import Message
     from gatehouse.kernel.message import Handle, Leased, Stored

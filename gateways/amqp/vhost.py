@@ -31,7 +31,7 @@ from gatehouse.gateways.amqp.policies import Policies, apply_to_queue
 from gatehouse.gateways.amqp.tables import Table
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.amqp.consuming import Consumer
+    from gatehouse.gateways.amqp.channel import Consumer
     from gatehouse.gateways.amqp.policies import Policy
 
 RESERVED: Final = "amq."

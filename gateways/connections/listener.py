@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from gatehouse.gateways.connections.capacity import Capacity, Room
-from gatehouse.gateways.connections.connection import CONGESTED, Connection, Wakeups
 from gatehouse.gateways.connections.ports import Ports
 from gatehouse.gateways.connections.settings import ConnectionSettings
+from gatehouse.gateways.runtime import CONGESTED, Connection, Wakeups
 from gatehouse.gateways.websocket.opening import WebSocketOpening
 
 if TYPE_CHECKING:

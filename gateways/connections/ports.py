@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gatehouse.gateways.connections.accepting import Server, accept
-from gatehouse.gateways.connections.connection import peer_name
+from gatehouse.gateways.runtime import peer_name
 from gatehouse.gateways.tls.certificates import validity
 from gatehouse.gateways.tls.tls import Resumed, server_context
 from gatehouse.gateways.tls.transport import Doorstep, TlsTransport

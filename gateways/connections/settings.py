@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from gatehouse.gateways.connections.flow import FLOOR_BYTES
+from gatehouse.gateways.door_side import FLOOR_BYTES
 
 if TYPE_CHECKING:
     from gatehouse.gateways.contract import Link, Session

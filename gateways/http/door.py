@@ -24,9 +24,8 @@ from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.cors import Cors
 from gatehouse.gateways.http.declaring import D, Declared, shaped, whole_numbers
-from gatehouse.gateways.http.dispatch import Receipt, Reply
+from gatehouse.gateways.http.dispatch import Hosts, Receipt, Reply
 from gatehouse.gateways.http.exchange import Answered, Call, DateHeader, Response
-from gatehouse.gateways.http.hosts import Hosts
 from gatehouse.gateways.http.live.feeds import Feeds
 from gatehouse.gateways.http.login import Tickets, read_authorization
 from gatehouse.gateways.http.problems import Refusal
@@ -42,10 +41,10 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.contract import Services
+    from gatehouse.gateways.door_side import Submitter
     from gatehouse.gateways.http.exchange import Fixed
     from gatehouse.gateways.http.openapi import Route
     from gatehouse.gateways.http.routes.request import Answers
-    from gatehouse.gateways.switchboard import Submitter
     from gatehouse.kernel.api import Message
     from gatehouse.kernel.message import Place, When
     from gatehouse.kernel.state.topics import Topic
@@ -507,15 +506,15 @@ class Receipts:
                 receipt.set_exception(answer.error)
 
     def on_gathered(self, token: object, error: Exception | None) -> bool:
-        """See `switchboard.Gatherer`: every call wants to know where its messages went, so `on_stored` is told."""
+        """See `door_side.Gatherer`: every call wants to know where its messages went, so `on_stored` is told."""
         self.on_stored([Stored(token, error, 0, [])])
         return False
 
     def on_all_gathered(self) -> None:
-        """See `switchboard.Gatherer`: each call is answered by itself."""
+        """See `door_side.Gatherer`: each call is answered by itself."""
 
     def enter_alone(self, guard: Guard, messages: list[Message], token: object, size_bytes: int) -> bool:
-        """See `switchboard.Gatherer`."""
+        """See `door_side.Gatherer`."""
         try:
             guard.append(messages, self, token, size_bytes, positions=True, was_gathered=True)
         except KernelError as error:

@@ -1,5 +1,5 @@
 """One page of messages: where it begins, what is fetched for it, what it is made of, its JSON, and the cursor that goes
-on behind it. Hot. What must wait (for a first message, for the offsets of a time) is the route's, `routes/reading.py`.
+on behind it. Hot. What must wait (for a first message, for the offsets of a time) is the route's, `routes/messages.py`.
 
 Inside a partition, so for every key, messages keep their order. Across partitions a page follows the message ids, which
 grow from flush to flush of the hub, as far as the fetched pieces reach. A page always moves on: what cannot be given is

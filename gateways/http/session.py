@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from httptools import HttpParserCallbackError, HttpParserError, HttpParserUpgrade, HttpRequestParser
 
-from gatehouse.gateways.connections.flow import FLOOR_BYTES, Timers
 from gatehouse.gateways.connections.wrong_port import HTTP_WORDS, what_came
+from gatehouse.gateways.door_side import FLOOR_BYTES, Timers
 from gatehouse.gateways.http.column import HTTP
 from gatehouse.gateways.http.exchange import NO_HEAD, Call, Handover, Head, Response, encode_response, problem_answer
 from gatehouse.gateways.http.problems import Refusal

@@ -46,10 +46,10 @@ from gatehouse.transactions.settings import MAX_CHECKS, MAX_TIME_MS
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
+    from gatehouse.gateways.door_side import Submitter
     from gatehouse.gateways.http.door import Door
     from gatehouse.gateways.http.exchange import Call
     from gatehouse.gateways.http.mapping import Publication
-    from gatehouse.gateways.switchboard import Submitter
     from gatehouse.kernel.api import Message, ReceiptsByGroup
     from gatehouse.kernel.halves.halves import Offsets
     from gatehouse.kernel.message import Stored

@@ -28,8 +28,8 @@ import struct
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Final
 
-from gatehouse.gateways.connections.flow import ReceiveBuffer
 from gatehouse.gateways.connections.wrong_port import came_to
+from gatehouse.gateways.door_side import ReceiveBuffer
 from gatehouse.gateways.kafka.error_codes import (
     FENCED_LEADER_EPOCH,
     NONE,

@@ -29,8 +29,8 @@ from gatehouse.gateways.admission.admission import LoginsFull, NotAuthenticated
 from gatehouse.gateways.admission.audit import Author
 from gatehouse.gateways.admission.credentials import Credentials
 from gatehouse.gateways.admission.principal import Principal
-from gatehouse.gateways.connections.flow import Silence, Timers
 from gatehouse.gateways.contract import Link, Services
+from gatehouse.gateways.door_side import Silence, Timers
 from gatehouse.gateways.kafka.api import APIS
 from gatehouse.gateways.kafka.api.api_versions import API_VERSIONS, UNOFFERED, answer_unknown_version, encode_unoffered
 from gatehouse.gateways.kafka.api.sasl import RAW, SASL_AUTHENTICATE, SASL_HANDSHAKE
@@ -510,7 +510,7 @@ class KafkaSession:
         self.close("login_timeout: no login, or no request, came in time")
 
     def on_silence(self) -> None:
-        """See `flow.Expecting`."""
+        """See `door_side.Expecting`."""
         self.close("idle_timeout: the client has asked for nothing")
 
     def _on_session_end(self, now_ms: int) -> None:

@@ -24,11 +24,11 @@ from gatehouse.kernel.errors import OffsetOutOfRange, StorageFailed, UnknownPart
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import ReadBack
+    from gatehouse.gateways.door_side import HeardAddress
     from gatehouse.gateways.mqtt.outbox import Outbox
-    from gatehouse.gateways.switchboard import HeardAddress
     from gatehouse.kernel.api import Message
     from gatehouse.kernel.message import Record
-    from gatehouse.kernel.slices import Slices
+    from gatehouse.kernel.write.committer import Slices
 
 FETCH_RANGES: Final = 64               # ranges read back in one go
 FETCH_BYTES: Final = 256 * 1024        # and bytes

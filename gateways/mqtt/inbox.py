@@ -424,7 +424,7 @@ class Inbox:
         return 0
 
     def enter_alone(self, guard: Guard, messages: list[Message], token: object, size_bytes: int) -> bool:
-        """See `switchboard.Gatherer`. The part has its place among the submissions, so that it is answered in any case,
+        """See `door_side.Gatherer`. The part has its place among the submissions, so that it is answered in any case,
         unless the connection ends."""
         if self._is_refused:
             return False
@@ -458,7 +458,7 @@ class Inbox:
             self.refuse(error)
 
     def on_gathered(self, token: object, error: Exception | None) -> bool:
-        """See `switchboard.Gatherer`."""
+        """See `door_side.Gatherer`."""
         if error is not None or self._late_acks or self._last_reason:
             self.on_stored([Stored(token, error, 0, [])])
             return False
@@ -471,7 +471,7 @@ class Inbox:
         return False
 
     def on_all_gathered(self) -> None:
-        """See `switchboard.Gatherer`: each part has its own acknowledgements."""
+        """See `door_side.Gatherer`: each part has its own acknowledgements."""
 
     def _note_own(self, acks: bytes, answer: Stored) -> bytes:
         if self.own is not None:

@@ -3,9 +3,9 @@ from gatehouse.gateways.admission.admission import Admission
 from gatehouse.gateways.admission.guard import Guard
 from gatehouse.gateways.connections.native_sockets import Reader
 from gatehouse.gateways.contract import Link
+from gatehouse.gateways.door_side import Gathering
 from gatehouse.gateways.mqtt.codec import Meaning
 from gatehouse.gateways.mqtt.inbox import Inbox
-from gatehouse.gateways.switchboard import Gathering
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.message import Stored
 

@@ -25,7 +25,7 @@ cdef extern from "<time.h>" nogil:
     int clock_gettime(int, timespec *)
     int CLOCK_MONOTONIC
 
-from gatehouse.gateways.switchboard import PART_BYTES, PART_MESSAGES
+from gatehouse.gateways.door_side import PART_BYTES, PART_MESSAGES
 from gatehouse.gateways.mqtt.codec import DOOR
 from gatehouse.kernel.message import RETAIN, TRANSIENT
 from gatehouse.kernel.records.batch import NO_HEADERS
@@ -63,7 +63,7 @@ cdef Py_ssize_t number_at(const unsigned char *data, Py_ssize_t end, Py_ssize_t 
 
 
 cdef class PublishReader(Reader):
-    """One client's; see above. The inbox's, which is answered through it. `switchboard.Gatherer`."""
+    """One client's; see above. The inbox's, which is answered through it. `door_side.Gatherer`."""
 
     cdef object inbox, link, guard, gathering, admission, shedding, places, version
     cdef dict by_raw, meanings
@@ -198,7 +198,7 @@ cdef class PublishReader(Reader):
             pos = end
         return messages if total else None
 
-    # --- what became of it: `switchboard.Gatherer`
+    # --- what became of it: `door_side.Gatherer`
 
     def on_gathered(self, token, error):
         if self.handed_back:

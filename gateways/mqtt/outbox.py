@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
     from gatehouse.gateways.admission.trace import Trace
     from gatehouse.gateways.contract import Link
+    from gatehouse.gateways.door_side import Delivery, HeardAddress
     from gatehouse.gateways.mqtt.clients import Clients
     from gatehouse.gateways.mqtt.config import MqttConfig
     from gatehouse.gateways.mqtt.durable import DurableSession
@@ -61,7 +62,6 @@ if TYPE_CHECKING:
     from gatehouse.gateways.mqtt.shares import Shares
     from gatehouse.gateways.mqtt.subscriptions import Choosing
     from gatehouse.gateways.mqtt.transacting import Transacting
-    from gatehouse.gateways.switchboard import Delivery, HeardAddress
     from gatehouse.kernel.api import Message
 
 

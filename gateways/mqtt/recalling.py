@@ -21,8 +21,8 @@ from gatehouse.gateways.mqtt.errors import InvalidRecallPublish
 from gatehouse.kernel.errors import AlreadyDelivered, UnknownScheduled
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.connections.flow import Pacer
     from gatehouse.gateways.contract import Services
+    from gatehouse.gateways.door_side import Pacer
     from gatehouse.gateways.mqtt.inbox import Inbox
     from gatehouse.kernel.message import Stored
     from gatehouse.kernel.scheduling.queries import Scheduled

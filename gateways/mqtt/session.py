@@ -14,8 +14,8 @@ from gatehouse.gateways.admission.admission import NotAuthenticated
 from gatehouse.gateways.admission.credentials import NOTHING, Credentials
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import TooManyConnections
-from gatehouse.gateways.connections.flow import ReceiveBuffer, Silence, Timer
 from gatehouse.gateways.connections.wrong_port import came_to
+from gatehouse.gateways.door_side import ReceiveBuffer, Silence, Timer
 from gatehouse.gateways.mqtt import connecting, mapping, packets, properties, reasons
 from gatehouse.gateways.mqtt.clients import ClientIdRefused, Clients
 from gatehouse.gateways.mqtt.codec import (
@@ -848,7 +848,7 @@ class MqttSession(SlowedSession):
         self._timers.handle_timer(now_ms)
 
     def on_silence(self) -> None:
-        """See `flow.Expecting`."""
+        """See `door_side.Expecting`."""
         if self._outbox is None:
             self._end("connect_timeout: no CONNECT came")
         else:

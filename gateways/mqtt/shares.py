@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.gateways.mqtt.codec import PUBACK_SIZE, encode_qos0, encode_qos1, first_too_large
 from gatehouse.gateways.mqtt.mapping import qos_of, topic_field
 from gatehouse.gateways.mqtt.properties import is_timed
-from gatehouse.kernel.groups.members import HoldLimit
+from gatehouse.kernel.groups.handing_out import HoldLimit
 from gatehouse.kernel.groups.sharing import parse_share
 from gatehouse.kernel.message import Handle, Leased
 from gatehouse.kernel.sessions.session_values import Entrusted

@@ -29,13 +29,13 @@ from gatehouse.kernel.sessions.session_values import Subscribed
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
+    from gatehouse.gateways.door_side import HeardAddress
     from gatehouse.gateways.mqtt.config import MqttConfig
     from gatehouse.gateways.mqtt.durable import DurableSession
     from gatehouse.gateways.mqtt.outbox import Outbox
     from gatehouse.gateways.mqtt.properties import Properties
     from gatehouse.gateways.mqtt.system import System
     from gatehouse.gateways.mqtt.transacting import Transacting
-    from gatehouse.gateways.switchboard import HeardAddress
     from gatehouse.kernel.api import HubPort, Message
     from gatehouse.kernel.message import Record
 

@@ -19,8 +19,8 @@ from gatehouse.kernel.addresses.address import levels_of
 from gatehouse.kernel.addresses.filters import matches, parse_filter
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.connections.flow import Timers
     from gatehouse.gateways.contract import Services
+    from gatehouse.gateways.door_side import Timers
     from gatehouse.gateways.mqtt.config import MqttConfig
     from gatehouse.gateways.mqtt.outbox import Outbox
 

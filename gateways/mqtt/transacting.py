@@ -30,8 +30,8 @@ from gatehouse.kernel.api import HalfMessage
 from gatehouse.kernel.errors import InvalidCheckBack, InvalidDelay, InvalidFilter, InvalidGroup
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.connections.flow import Pacer
     from gatehouse.gateways.contract import Services
+    from gatehouse.gateways.door_side import Pacer
     from gatehouse.gateways.mqtt.inbox import Inbox
     from gatehouse.gateways.mqtt.outbox import Outbox
     from gatehouse.kernel.api import Message

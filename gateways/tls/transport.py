@@ -21,12 +21,12 @@ import ssl
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from gatehouse.gateways.connections.connection import peer_name
 from gatehouse.gateways.connections.wrong_port import what_came
+from gatehouse.gateways.runtime import peer_name
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.connections.connection import Connection
     from gatehouse.gateways.connections.native_sockets import Reader
+    from gatehouse.gateways.runtime import Connection
     from gatehouse.gateways.tls.tls import Resumed
 
 RECORD_BYTES: Final = 16_384        # plain text of one TLS record at most (RFC 8446 5.1), and of one `read`

@@ -13,8 +13,8 @@ from hashlib import sha1
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
-from gatehouse.gateways.connections.flow import Timers
 from gatehouse.gateways.connections.open_connections import held_by
+from gatehouse.gateways.door_side import Timers
 from gatehouse.gateways.websocket.session import WebSocketSession
 
 if TYPE_CHECKING:

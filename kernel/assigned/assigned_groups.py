@@ -45,8 +45,7 @@ from gatehouse.kernel.errors import (
 from gatehouse.kernel.groups.definitions import Definitions, LiveGroups
 from gatehouse.kernel.groups.group_settings import GroupSettings, check_name, named_key, split_key
 from gatehouse.kernel.ids import Identity
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Owner, Stored
+from gatehouse.kernel.message import Owner, StateRecord, Stored
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.state.state import Kind, StateTable, offset_record

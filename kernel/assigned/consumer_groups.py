@@ -62,8 +62,7 @@ from gatehouse.kernel.errors import (
     UnknownMember,
 )
 from gatehouse.kernel.groups.group_settings import check_name, named_key, split_key
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Stored
+from gatehouse.kernel.message import StateRecord, Stored
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topic, Topics

@@ -13,8 +13,7 @@ from gatehouse.kernel.alarm import Alarm
 from gatehouse.kernel.errors import GroupFull, GroupIsLeased, KernelError, Stopping
 from gatehouse.kernel.groups.definitions import Definitions, LiveGroups
 from gatehouse.kernel.groups.group_settings import ASSIGNED, GroupSettings
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Owner, Stored
+from gatehouse.kernel.message import Owner, StateRecord, Stored
 from gatehouse.kernel.ports import Loop
 
 OURS: Final = GroupSettings(kind=ASSIGNED)

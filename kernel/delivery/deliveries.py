@@ -31,9 +31,9 @@ from gatehouse.kernel.message import Delivery, NumberedMessage, Piece, Placement
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.records.batch import encode_headers, missing, sound_records
 from gatehouse.kernel.records.opened import Opened, Unreadable, opened_whole
-from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.partition_ids import PartitionIds
 from gatehouse.kernel.state.topics import Topic, Topics
+from gatehouse.kernel.write.committer import Slices
 from gatehouse.kernel.write.pending_frame import Heard, Run
 
 # --- how long it took ---------------------------------------------------------------------------------------------

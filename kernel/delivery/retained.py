@@ -28,8 +28,17 @@ from typing import Final, NamedTuple
 from gatehouse.kernel.addresses.filters import parse_filter
 from gatehouse.kernel.addresses.skip_scan import NUL, SkipScan, address_of, join_levels, retained_key
 from gatehouse.kernel.errors import InvalidAddress, Stopping, StorageFailed
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import RETAIN, Message, OnRetained, ReadStamp, Retained, Stamp, Stored, Written
+from gatehouse.kernel.message import (
+    RETAIN,
+    Message,
+    OnRetained,
+    ReadStamp,
+    Retained,
+    Stamp,
+    StateRecord,
+    Stored,
+    Written,
+)
 from gatehouse.kernel.ports import Worker
 from gatehouse.kernel.records import inline
 from gatehouse.kernel.records.batch import public_record, records_of

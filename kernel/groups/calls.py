@@ -38,17 +38,27 @@ from gatehouse.kernel.groups.group_settings import (
     binding_key,
     check_name,
 )
+from gatehouse.kernel.groups.handing_out import HoldLimit, Member
 from gatehouse.kernel.groups.leasing import Core, Leasing
-from gatehouse.kernel.groups.members import HoldLimit, Member
 from gatehouse.kernel.groups.policy import REJECTED
 from gatehouse.kernel.groups.queues import Queues
 from gatehouse.kernel.groups.sharing import Shared, Sharing
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import NOBODY, RETAIN, Chooser, Handle, Leased, Message, Origin, Owner, Placement, Record
+from gatehouse.kernel.message import (
+    NOBODY,
+    RETAIN,
+    Chooser,
+    Handle,
+    Leased,
+    Message,
+    Origin,
+    Owner,
+    Placement,
+    Record,
+    StateRecord,
+)
 from gatehouse.kernel.records.batch import encode_headers, public_headers, read_headers
-from gatehouse.kernel.state.state import Kind, Views, offset_record
+from gatehouse.kernel.state.state import Kind, Views, Watermarks, offset_record
 from gatehouse.kernel.state.topics import Topic, Topics
-from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import check
 

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from gatehouse.kernel.circuit_breaker import WINDOW, CircuitBreaker, CircuitSettings, CircuitState
 from gatehouse.kernel.groups.group_settings import Pausing, named_key, split_key
-from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import StateRecord
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.write.pending_frame import PendingFrame
 
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.group import LeasedGroup
+    from gatehouse.kernel.groups.handing_out import Prefetcher
     from gatehouse.kernel.groups.leasing import Core
-    from gatehouse.kernel.groups.prefetcher import Prefetcher
 
 UNBOUNDED: Final = 1 << 30
 

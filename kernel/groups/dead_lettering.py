@@ -37,8 +37,8 @@ from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.write.pending_frame import check
 
 if TYPE_CHECKING:
+    from gatehouse.kernel.groups.handing_out import Prefetcher, Verdict
     from gatehouse.kernel.groups.leasing import Core
-    from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
     from gatehouse.kernel.groups.queues import Queues
 
 HEADER: Final = b"dead-letter"

@@ -21,7 +21,7 @@ from gatehouse.kernel.groups.group_settings import (
     named_key,
     split_key,
 )
-from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import StateRecord
 from gatehouse.kernel.state.state import Kind, StateTable
 from gatehouse.kernel.state.topics import Topics
 

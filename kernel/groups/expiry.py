@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.groups.group import READ_AGAIN_MS, LeasedGroup
 from gatehouse.kernel.groups.group_settings import Queue
+from gatehouse.kernel.groups.handing_out import Fetch, Prefetcher, Verdict
 from gatehouse.kernel.groups.policy import EXPIRED, Policy
-from gatehouse.kernel.groups.prefetcher import Fetch, Prefetcher, Verdict
 from gatehouse.kernel.message import Fetched, Leased
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.records import headers
 from gatehouse.kernel.records.batch import read_headers
 from gatehouse.kernel.records.headers import EXPIRES_HEADER
-from gatehouse.kernel.state.watermarks import Watermarks
+from gatehouse.kernel.state.state import Watermarks
 
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.leasing import Core

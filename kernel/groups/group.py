@@ -20,9 +20,8 @@ from gatehouse.kernel.errors import ExpiredReceipt, InvalidGroup, KernelError, S
 from gatehouse.kernel.groups.circuits import GIVEN_BACK, GONE_AWAY, NOT_IN_TIME, REFUSED
 from gatehouse.kernel.groups.cursor import ENDLESS_MS, Lease
 from gatehouse.kernel.groups.group_settings import MAX_DELAY_MS, MAX_INVISIBLE_MS, GroupSettings, Queue
-from gatehouse.kernel.groups.members import Budget, HoldLimit, Member, Membership, Pop
+from gatehouse.kernel.groups.handing_out import Budget, HoldLimit, Member, Membership, Pop, Prefetcher, Verdict
 from gatehouse.kernel.groups.policy import ATTEMPTS, EXPIRED, OVERFLOW, REJECTED, Policy, speakers
-from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 from gatehouse.kernel.message import NOBODY, Handle, Leased, Origin, Owner, Stored, tell
 from gatehouse.kernel.retention.holders import Stretch
 

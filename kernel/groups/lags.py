@@ -9,9 +9,8 @@ from typing import Final, NamedTuple
 
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.leasing import Leasing
-from gatehouse.kernel.state.state import Views
+from gatehouse.kernel.state.state import Views, Watermarks
 from gatehouse.kernel.state.topics import Topics
-from gatehouse.kernel.state.watermarks import Watermarks
 
 MAX_CURSORS: Final = 50_000          # of all groups, in one look: 20 ms
 MAX_OLDEST: Final = 16               # partitions of a group whose oldest message is looked for

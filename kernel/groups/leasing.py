@@ -28,21 +28,20 @@ from gatehouse.kernel.groups.definitions import GroupDefinitions, LiveGroups, Qu
 from gatehouse.kernel.groups.expiry import Expiry, QueueExpiry
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import ASSIGNED, GroupSettings, Pausing, Queue, check_name
+from gatehouse.kernel.groups.handing_out import Prefetcher
 from gatehouse.kernel.groups.max_length import MaxLengths
 from gatehouse.kernel.groups.policy import Ordering, Policy, Selecting, Selectors
-from gatehouse.kernel.groups.prefetcher import Prefetcher
 from gatehouse.kernel.groups.queues import Queues
 from gatehouse.kernel.ids import Identity
+from gatehouse.kernel.index.memtable import Memtables
 from gatehouse.kernel.index.reader import Reader
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Owner
+from gatehouse.kernel.message import Owner, Piece, StateRecord
 from gatehouse.kernel.ports import Loop, Timer
 from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
 from gatehouse.kernel.retention.holders import NONE_NEEDED, Stretch
-from gatehouse.kernel.state.state import Kind, StateTable, Views, decode_offset, offset_key, offset_record
+from gatehouse.kernel.state.state import Kind, StateTable, Views, Watermarks, decode_offset, offset_key, offset_record
 from gatehouse.kernel.state.topics import Topic, Topics
-from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import Participant, PendingFrame
 
@@ -447,16 +446,16 @@ class Leasing:
     `Selectors`; `on_committed` is told of a partition of `kept_in` when a committed offset in it is written; `live` are
     the assigned groups that have members."""
 
-    def __init__(self, *, loop: Loop, reader: Reader, watermarks: Watermarks, topics: Topics, views: Views,
-                 state: StateTable, subscriptions: Subscriptions, places: Places, identity: Identity,
+    def __init__(self, *, loop: Loop, reader: Reader, memtables: Memtables, watermarks: Watermarks, topics: Topics,
+                 views: Views, state: StateTable, subscriptions: Subscriptions, places: Places, identity: Identity,
                  committer: Committer, names: Mapping[str, str], on_committed: Callable[[int], None],
                  kept_in: Container[int], on_error: Callable[[Exception], None], live: LiveGroups,
                  recorder: Recorder | None = None, receipts: Receipts | None = None) -> None:
         self.identity = identity
         self.live = live
         self.core = Core(loop, committer, self, reader.append_ms_of, on_error, recorder, receipts)
-        self.cursors = Cursors(self.core, reader, watermarks, topics, views, state, committer.take_id, on_committed,
-                               kept_in)
+        self.cursors = Cursors(self.core, reader, memtables, watermarks, topics, views, state, committer.take_id,
+                               on_committed, kept_in)
         self.definitions = GroupDefinitions(state)
         queue_definitions = QueueDefinitions(state, topics, self.core)
         self.letters = DeadLetters(self.core, places, topics, subscriptions, queue_definitions, identity)
@@ -705,11 +704,12 @@ class Cursors:
     `new_epoch` gives a number that no cursor had before, in this start of the hub or another; `on_committed` is told of
     a partition of `kept_in` when the committed offset of a cursor in it is written."""
 
-    def __init__(self, core: Core, reader: Reader, watermarks: Watermarks, topics: Topics, views: Views,
-                 state: StateTable, new_epoch: Callable[[], int], on_committed: Callable[[int], None],
+    def __init__(self, core: Core, reader: Reader, memtables: Memtables, watermarks: Watermarks, topics: Topics,
+                 views: Views, state: StateTable, new_epoch: Callable[[], int], on_committed: Callable[[int], None],
                  kept_in: Container[int]) -> None:
         self._core = core
         self._reader = reader
+        self._memtables = memtables
         self._watermarks = watermarks
         self._topics = topics
         self._views = views
@@ -733,7 +733,7 @@ class Cursors:
         queue = group.queue
         epoch = 0 if queue is not None else self._stored_epoch(group.name, partition_id)
         cursor = Cursor(partition_id, group.name, committed, group.topic_id, epoch or 0)
-        prefetcher = Prefetcher(cursor, self._reader.fetch_kept, self._reader.recent,
+        prefetcher = Prefetcher(cursor, self._reader.fetch_kept, self._newest,
                                 partial(self._watermarks.next_offset, partition_id),
                                 partial(self._start_of, partition_id), self._reader.unreadable,
                                 queue is not None and queue.settings.ttl_ms != 0)
@@ -809,6 +809,12 @@ class Cursors:
         stored = self._views.offsets.get(cursor.group, {}).get(cursor.partition_id)
         if cursor.group and (stored is None or cursor.epoch != decode_epoch(stored[1])):
             cursor.write_committed()
+
+    def _newest(self, partition_id: int, offset: int, max_bytes: int) -> list[Piece] | None:
+        """What came a moment ago, without a way round; None where it is not all in memory, or has to be opened."""
+        if offset < self._watermarks.log_start(partition_id):
+            return None
+        return self._memtables.newest_pieces(partition_id, offset, max_bytes)
 
     def _start_of(self, partition_id: int) -> int:
         start = self._reader.start_of(partition_id)

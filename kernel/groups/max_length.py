@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 from gatehouse.kernel.errors import QueueFull
 from gatehouse.kernel.groups.group_settings import Queue
+from gatehouse.kernel.groups.handing_out import FETCH_BYTES, Prefetcher
 from gatehouse.kernel.groups.policy import EXPIRED, OVERFLOW, Policy
-from gatehouse.kernel.groups.prefetcher import FETCH_BYTES, Prefetcher
 from gatehouse.kernel.message import Fetched, Message
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from gatehouse.kernel.write.pending_frame import PendingFrame
 
 if TYPE_CHECKING:
     from gatehouse.kernel.groups.group import LeasedGroup
+    from gatehouse.kernel.groups.handing_out import Prefetcher, Verdict
     from gatehouse.kernel.groups.leasing import Core
-    from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 
 # Why a message came to its end without an ack.
 EXPIRED: Final = "expired"

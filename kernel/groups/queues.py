@@ -30,14 +30,13 @@ from gatehouse.kernel.groups.group_settings import (
     check_name,
     decode_binding,
 )
+from gatehouse.kernel.groups.handing_out import Fetch
 from gatehouse.kernel.groups.max_length import REJECT, MaxLength, MaxLengths, most
-from gatehouse.kernel.groups.prefetcher import Fetch
 from gatehouse.kernel.groups.sharing import shared_name
-from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import StateRecord
 from gatehouse.kernel.ports import Loop
-from gatehouse.kernel.state.state import Kind, StateTable, offset_record
+from gatehouse.kernel.state.state import Kind, StateTable, Watermarks, offset_record
 from gatehouse.kernel.state.topics import Topics
-from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.pending_frame import PendingFrame
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.errors import InvalidFilter, KernelError, UnknownTopic
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import Queue, QueueSettings
-from gatehouse.kernel.groups.members import HoldLimit, Member, Membership
+from gatehouse.kernel.groups.handing_out import HoldLimit, Member, Membership
 from gatehouse.kernel.message import NOBODY, Origin
 from gatehouse.kernel.state.topics import Topic, Topics
 

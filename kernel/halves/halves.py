@@ -20,8 +20,7 @@ from gatehouse.kernel.groups.leasing import Leasing
 from gatehouse.kernel.halves.half_records import Half, HeldMessage, Row, decode_rows, encode_place, half_key, pending_in
 from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.index.index import Index
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import NOW, RETAIN, Handle, Message, Owner, Placement, When
+from gatehouse.kernel.message import NOW, RETAIN, Handle, Message, Owner, Placement, StateRecord, When
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.recorder import Recorder
@@ -29,9 +28,8 @@ from gatehouse.kernel.records.batch import add_header, encode_header, read_heade
 from gatehouse.kernel.records.headers import asking_among
 from gatehouse.kernel.scheduling.schedule_records import Pending
 from gatehouse.kernel.scheduling.scheduling import AT_ONCE, MAX_DELAY_MS, Due, Scheduling, first_due, pending_of
-from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.reading import StatePages, StateWalk
-from gatehouse.kernel.state.state import Kind, StateTable, offset_record
+from gatehouse.kernel.state.state import Clock, Kind, StateTable, offset_record
 from gatehouse.kernel.write.committer import Adding, Appending, Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame, Places, Submission
 

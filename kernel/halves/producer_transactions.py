@@ -37,17 +37,15 @@ from gatehouse.kernel.errors import (
 )
 from gatehouse.kernel.groups.group_settings import check_name
 from gatehouse.kernel.halves.halves import Halves
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Origin, Owner, Stored, tell
+from gatehouse.kernel.message import Origin, Owner, StateRecord, Stored, tell
 from gatehouse.kernel.ports import Loop, Timer
 from gatehouse.kernel.receipts import Receipts
 from gatehouse.kernel.records.batch import out_of_transaction
 from gatehouse.kernel.records.validation import Validated
-from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.state import Kind, StateTable, offset_record
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.write.batches import Batches, Unseen
-from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.committer import Committer, Slices
 from gatehouse.kernel.write.pending_frame import PendingFrame, Submission
 from gatehouse.kernel.write.topic_changes import TopicChanges
 from gatehouse.kernel.write.validating import Arrived

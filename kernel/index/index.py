@@ -34,8 +34,8 @@ from gatehouse.kernel.index.memtable import (
     row_at,
     unpack_row,
 )
-from gatehouse.kernel.log.frame import WHOLE, StateRecord
 from gatehouse.kernel.log.log import Segment
+from gatehouse.kernel.message import WHOLE, StateRecord
 from gatehouse.kernel.state.state import Held, Kind, StateChanges, decode_held, encode_held, store_key
 from gatehouse.kernel.state.store import IndexStore
 

@@ -32,16 +32,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gatehouse.kernel.backpressure import Backpressure
 from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.log.disk_guard import DiskGuard
-from gatehouse.kernel.log.frame import Entries
 from gatehouse.kernel.log.log import Log
-from gatehouse.kernel.message import Piece
+from gatehouse.kernel.message import WHOLE, Entries, Piece
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.settings import KernelSettings
-from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.projection import Projection, Step, changed_definitions, whole_definitions
-from gatehouse.kernel.state.state import StateChanges, StateTable
+from gatehouse.kernel.state.state import Clock, StateChanges, StateTable, Watermarks
 from gatehouse.kernel.state.store import StoreFull
-from gatehouse.kernel.state.watermarks import Watermarks
 
 if TYPE_CHECKING:
     from gatehouse.kernel.index.index import Index
@@ -49,6 +46,8 @@ if TYPE_CHECKING:
 ENTRY_BYTES: Final = 100        # of memory an entry costs here, for the checkpoint's bound
 WRITTEN_SHARE: Final = 8        # of the bytes for bodies, one part besides for blocks of the index,
 PAGES_SHARE: Final = 16         # and one for pages that were read
+MAX_ENTRIES: Final = 4_096         # of one partition in one fetch
+AT_HAND: Final = 256               # entries of one partition that are taken from what checkpoints have written
 NO_NUMBERS: Final[list[int]] = []
 KEY: Final = struct.Struct(">cQQ")
 PREFIX_BYTES: Final = 9             # of a block's key: all but the offset
@@ -343,9 +342,14 @@ class Pages:  # decision 351
             self.size_bytes -= size_of(self._pages.popitem(last=False)[1])
 
 
+def bytes_of(pieces: list[Piece]) -> int:
+    """How many bytes their records have, as they are stored."""
+    return sum([len(piece.data) for piece in pieces])
+
+
 def size_of(pieces: list[Piece]) -> int:
     """The memory that they take."""
-    return sum([len(piece.data) + PIECE_BYTES for piece in pieces])
+    return bytes_of(pieces) + PIECE_BYTES * len(pieces)
 
 
 class Memtables:
@@ -387,6 +391,109 @@ class Memtables:
         frozen, self.frozen = self.frozen, None
         if frozen is not None and frozen.chunk is not None:
             self.written.take(frozen.chunk, self.recent.oldest(frozen.end))
+
+    # ---- what readers find here
+
+    def pieces(self, partition_id: int, offset: int, next_offset: int, max_bytes: int, max_records: int,
+               read_before: bool) -> list[Piece] | None:
+        """The pieces from the offset on, if index and bodies are all in memory; `read_before`: what was read from the
+        disk lately may be given again."""
+        if max_records and read_before:
+            pages = self.pages.get(partition_id, offset, max_records)
+            if pages is not None and (len(pages) == 1 or bytes_of(pages) <= max_bytes):
+                return pages
+        if self._is_cold(partition_id, offset):
+            return self._written_pieces(partition_id, offset, next_offset, max_bytes, max_records)
+        return self._unwritten_pieces(partition_id, offset, max_bytes, max_records)
+
+    def newest_pieces(self, partition_id: int, offset: int, max_bytes: int) -> list[Piece] | None:
+        """What came a moment ago; None where it is not all here, or has to be opened."""
+        if self._is_cold(partition_id, offset):
+            return None
+        pieces = self._unwritten_pieces(partition_id, offset, max_bytes, 0)
+        return None if pieces is None or any(piece.whole for piece in pieces) else pieces
+
+    def _unwritten_pieces(self, partition_id: int, offset: int, max_bytes: int, max_records: int) -> list[Piece] | None:
+        """Of the entries that no checkpoint has written; None where there is none, or the bytes of one are not here."""
+        pieces: list[Piece] = []
+        for memtable, number in self.rows(partition_id, offset, max_bytes, max_records):
+            frame, entries = memtable.frame[number], memtable.entries
+            position = memtable.position[frame]
+            body = self.recent.get(position)
+            if body is None:
+                return None
+            at = entries.byte_offset[number]
+            pieces.append(Piece(entries.first_offset[number], entries.count[number],
+                                bool(entries.flags[number] & WHOLE), body[at:at + entries.byte_length[number]],
+                                memtable.append_ms[frame], entries.max_ms[number], entries.message_id[number],
+                                position))
+        return pieces or None
+
+    def _written_pieces(self, partition_id: int, offset: int, next_offset: int, max_bytes: int, max_records: int
+                        ) -> list[Piece] | None:  # decision 350
+        """The pieces from the offset on as late checkpoints have written them, and those behind them; None where these
+        are too many for the kernel's thread, or where one that is wanted is not in memory."""
+        pieces: list[Piece] = []
+        recent, written = self.recent, self.written
+        left_bytes, left_records = max_bytes, next_offset - offset
+        if max_records:
+            left_records = min(left_records, max_records)
+        before = -1
+        while offset != before:
+            before = offset
+            block = written.block_of(partition_id, offset)
+            if block is None:
+                break
+            for at in range(row_at(block, offset), len(block), ROW_BYTES):
+                (first_offset, position, first_id, append_ms, max_ms, start, byte_length, count, _,
+                 flags) = unpack_row(block, at)
+                if first_offset + count <= offset:
+                    continue
+                if pieces and byte_length > left_bytes or left_records <= 0:
+                    return pieces
+                body = recent.get(position)
+                if body is None or first_offset > offset or len(pieces) == AT_HAND or not pieces and AT_HAND < min(
+                        left_bytes // max(1, byte_length), left_records // max(1, count)):
+                    return None
+                pieces.append(Piece(first_offset, count, flags & WHOLE != 0, body[start:start + byte_length], append_ms,
+                                    max_ms, first_id, position))
+                left_bytes -= byte_length
+                left_records -= first_offset + count - offset
+                offset = first_offset + count
+        if not pieces or left_bytes <= 0 or left_records <= 0:
+            return pieces or None
+        in_tail = None if self._is_cold(partition_id, offset) else self._unwritten_pieces(
+            partition_id, offset, left_bytes, min(left_records, max_records))
+        if in_tail is None or in_tail[0].first_offset > offset:
+            return None
+        return pieces if len(in_tail[0].data) > left_bytes else pieces + in_tail
+
+    def _is_cold(self, partition_id: int, offset: int) -> bool:
+        """Whether the store may hold the offset: it lies before the first one in memory."""
+        for memtable in self.oldest_first():
+            first = memtable.first_offset_of(partition_id)
+            if first >= 0:
+                return offset < first
+        return True
+
+    def rows(self, partition_id: int, offset: int, max_bytes: int, max_records: int) -> list[tuple[Memtable, int]]:
+        """The entries in memory from the offset on, within the limits, by their numbers; the first one whatever its
+        size."""
+        rows: list[tuple[Memtable, int]] = []
+        total = records = 0
+        for memtable in self.oldest_first():
+            numbers, at = memtable.find(partition_id, offset)
+            entries = memtable.entries
+            for number in numbers[at:at + MAX_ENTRIES]:
+                first, count, size = entries.first_offset[number], entries.count[number], entries.byte_length[number]
+                if first + count <= offset:
+                    continue
+                if rows and total + size > max_bytes or 0 < max_records <= records:
+                    return rows
+                rows.append((memtable, number))
+                total += size
+                records += min(count, first + count - offset)
+        return rows
 
 
 class Positions(NamedTuple):

@@ -26,17 +26,15 @@ from crc32c import crc32c
 from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, StorageFailed
 from gatehouse.kernel.index.index import Entry, Index, memtable_entry
 from gatehouse.kernel.index.kept import kept_pieces
-from gatehouse.kernel.index.memtable import ROW_BYTES, Memtable, Memtables, row_at, unpack_row
+from gatehouse.kernel.index.memtable import MAX_ENTRIES, Memtables, bytes_of
 from gatehouse.kernel.index.opening import Opening
-from gatehouse.kernel.log.frame import WHOLE
 from gatehouse.kernel.log.log import Damage, Log
 from gatehouse.kernel.message import COLD_BYTES, Fetched, Piece
 from gatehouse.kernel.ports import Worker
 from gatehouse.kernel.records.batch import give_public, sound_records
 from gatehouse.kernel.records.opened import Unreadable, parts_of
-from gatehouse.kernel.state.state import Changed, Kind, StateTable
+from gatehouse.kernel.state.state import Changed, Kind, StateTable, Watermarks
 from gatehouse.kernel.state.topics import Topic, Topics
-from gatehouse.kernel.state.watermarks import Watermarks
 
 # --- small reads, together ----------------------------------------------------------------------------------------
 
@@ -104,8 +102,6 @@ class ColdReads(Generic[Plan, Read]):  # decision 268
 
 # --- the reader ---------------------------------------------------------------------------------------------------
 
-MAX_ENTRIES: Final = 4_096         # of one partition in one fetch
-AT_HAND: Final = 256               # entries of one partition that are taken from what checkpoints have written
 LOOK_BYTES: Final = 8 << 10        # to find a partition in the index takes as long as to read so much of it
 RETRIES: Final = 3                 # of a read of what is kept, whose segment went meanwhile
 END: Final = 1 << 62               # above every offset
@@ -143,11 +139,6 @@ Reads = list[tuple[list[Piece], int]]
 
 def _size_of(reads: Reads) -> int:
     return sum([bytes_of(pieces) for pieces, _ in reads])
-
-
-def bytes_of(pieces: list[Piece]) -> int:
-    """How many bytes their records have, as they are stored."""
-    return sum([len(stored_piece.data) for stored_piece in pieces])
 
 
 def piece(entry: Entry, data: bytes) -> Piece:
@@ -294,113 +285,19 @@ class Reader:
         through.submit(ColdRead(max_bytes, exactly, plans),
                        partial(self._cold_done, through, max_bytes, exactly, answers, cold, on_done))
 
-    def recent(self, partition_id: int, offset: int, max_bytes: int) -> list[Piece] | None:
-        """As `fetch_kept` of what came a moment ago, without a way round: None where it is not all in memory, or has to
-        be opened."""
-        if offset < self._watermarks.log_start(partition_id) or self._is_cold(partition_id, offset):
-            return None
-        pieces = self._memtable_pieces(partition_id, offset, max_bytes, 0)
-        return None if pieces is None or any(stored_piece.whole for stored_piece in pieces) else pieces
-
     def _from_memory(self, want: Want) -> list[Piece] | None:
         """The pieces, if index and bodies are all in memory."""
-        if want.max_records and not want.kept:
-            read_before = self._memtables.pages.get(want.partition_id, want.offset, want.max_records)
-            if read_before is not None and (len(read_before) == 1 or bytes_of(read_before) <= want.max_bytes):
-                return read_before
-        return (self._written_pieces(want) if self._is_cold(want.partition_id, want.offset) else
-                self._memtable_pieces(want.partition_id, want.offset, want.max_bytes, want.max_records))
+        return self._memtables.pieces(want.partition_id, want.offset, self._watermarks.next_offset(want.partition_id),
+                                      want.max_bytes, want.max_records, read_before=not want.kept)
 
     def _needs_disk(self, partition_id: int, offset: int) -> bool:
         """Whether what comes first is not in memory."""
         return self._from_memory(Want(partition_id, offset, 1, False)) is None
 
-    def _memtable_pieces(self, partition_id: int, offset: int, max_bytes: int, max_records: int) -> list[Piece] | None:
-        """As `_memtable_entries`; None where there is none, or the bytes of one are not in memory."""
-        pieces: list[Piece] = []
-        for memtable, number in self._rows(partition_id, offset, max_bytes, max_records):
-            frame, entries = memtable.frame[number], memtable.entries
-            position = memtable.position[frame]
-            body = self._memtables.recent.get(position)
-            if body is None:
-                return None
-            at = entries.byte_offset[number]
-            pieces.append(Piece(entries.first_offset[number], entries.count[number],
-                                bool(entries.flags[number] & WHOLE), body[at:at + entries.byte_length[number]],
-                                memtable.append_ms[frame], entries.max_ms[number], entries.message_id[number],
-                                position))
-        return pieces or None
-
-    def _written_pieces(self, want: Want) -> list[Piece] | None:  # decision 350
-        """The pieces from the offset on as late checkpoints have written them, and those behind them; None where these
-        are too many for the kernel's thread, or where one that is wanted is not in memory."""
-        pieces: list[Piece] = []
-        recent, written = self._memtables.recent, self._memtables.written
-        offset, left_bytes = want.offset, want.max_bytes
-        left_records = self._watermarks.next_offset(want.partition_id) - offset
-        if want.max_records:
-            left_records = min(left_records, want.max_records)
-        before = -1
-        while offset != before:
-            before = offset
-            block = written.block_of(want.partition_id, offset)
-            if block is None:
-                break
-            for at in range(row_at(block, offset), len(block), ROW_BYTES):
-                (first_offset, position, first_id, append_ms, max_ms, start, byte_length, count, _,
-                 flags) = unpack_row(block, at)
-                if first_offset + count <= offset:
-                    continue
-                if pieces and byte_length > left_bytes or left_records <= 0:
-                    return pieces
-                body = recent.get(position)
-                if body is None or first_offset > offset or len(pieces) == AT_HAND or not pieces and AT_HAND < min(
-                        left_bytes // max(1, byte_length), left_records // max(1, count)):
-                    return None
-                pieces.append(Piece(first_offset, count, flags & WHOLE != 0, body[start:start + byte_length], append_ms,
-                                    max_ms, first_id, position))
-                left_bytes -= byte_length
-                left_records -= first_offset + count - offset
-                offset = first_offset + count
-        if not pieces or left_bytes <= 0 or left_records <= 0:
-            return pieces or None
-        in_tail = None if self._is_cold(want.partition_id, offset) else self._memtable_pieces(
-            want.partition_id, offset, left_bytes, min(left_records, want.max_records))
-        if in_tail is None or in_tail[0].first_offset > offset:
-            return None
-        return pieces if len(in_tail[0].data) > left_bytes else pieces + in_tail
-
-    def _is_cold(self, partition_id: int, offset: int) -> bool:
-        """Whether the store may hold the offset: it lies before the first one in memory."""
-        for memtable in self._memtables.oldest_first():
-            first = memtable.first_offset_of(partition_id)
-            if first >= 0:
-                return offset < first
-        return True
-
-    def _rows(self, partition_id: int, offset: int, max_bytes: int, max_records: int) -> list[tuple[Memtable, int]]:
-        """The entries in memory from the offset on, within the limits, by their numbers; the first one whatever its
-        size."""
-        rows: list[tuple[Memtable, int]] = []
-        total = records = 0
-        for memtable in self._memtables.oldest_first():
-            numbers, at = memtable.find(partition_id, offset)
-            entries = memtable.entries
-            for number in numbers[at:at + MAX_ENTRIES]:
-                first, count, size = entries.first_offset[number], entries.count[number], entries.byte_length[number]
-                if first + count <= offset:
-                    continue
-                if rows and total + size > max_bytes or 0 < max_records <= records:
-                    return rows
-                rows.append((memtable, number))
-                total += size
-                records += min(count, first + count - offset)
-        return rows
-
     def _memtable_entries(self, partition_id: int, offset: int, max_bytes: int, max_records: int) -> list[Entry]:
         """The entries in memory from the offset on, within the limits, as the store would have them."""
         return [memtable_entry(memtable, number)
-                for memtable, number in self._rows(partition_id, offset, max_bytes, max_records)]
+                for memtable, number in self._memtables.rows(partition_id, offset, max_bytes, max_records)]
 
     # decision 283
     def _read_cold(self, cold: ColdRead) -> Reads:

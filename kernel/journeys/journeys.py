@@ -48,8 +48,8 @@ from gatehouse.kernel.records.validation import InBatch, Validated
 from gatehouse.kernel.records.validation import with_contexts as batch_with_contexts
 from gatehouse.kernel.settings import JourneySettings
 from gatehouse.kernel.shedding import TRACE_EVENTS, Shedding
+from gatehouse.kernel.state.state import Watermarks
 from gatehouse.kernel.state.topics import Topics, TopicSettings
-from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import DURABLE_MS, Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame, Run, check
 from gatehouse.kernel.write.topic_changes import TopicChanges

@@ -19,9 +19,8 @@ from gatehouse.kernel.journeys.publishers import OnAuthors, Publishers
 from gatehouse.kernel.journeys.trail import EXTENT, TENANT, Trail, hash_of, named, of_id, of_message, of_trace
 from gatehouse.kernel.message import Fetched, Headers, Origin, Piece, Record
 from gatehouse.kernel.records.batch import public_record, sound_records
-from gatehouse.kernel.state.state import Views
+from gatehouse.kernel.state.state import Views, Watermarks
 from gatehouse.kernel.state.topics import Topic, Topics
-from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.tracing.events import BEGINNINGS, NAMING, OF_CLIENTS, WAITS, WITH_ADDRESS, Event, Kind, cut
 
 # --- where a message stands ---------------------------------------------------------------------------------------

@@ -16,8 +16,8 @@ from gatehouse.kernel.journeys.publishers import Publishers
 from gatehouse.kernel.message import RELAY, SHOWN_ORIGIN, Fetched, Origin
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.records.batch import sound_records
+from gatehouse.kernel.state.state import Watermarks
 from gatehouse.kernel.state.topics import Topics
-from gatehouse.kernel.state.watermarks import Watermarks
 
 MAX_BYTES: Final = 64 << 20          # that one look-up reads
 PART_BYTES: Final = 1 << 20          # of them at a time

@@ -6,17 +6,18 @@ from functools import partial
 from typing import Final
 
 from gatehouse.kernel.index.reader import Reader
-from gatehouse.kernel.log.frame import (
+from gatehouse.kernel.log.log import Log
+from gatehouse.kernel.message import (
     AUTHOR_BITS,
     COLUMN_HEAD_BYTES,
     Authors,
     CorruptAuthors,
+    Origin,
+    Piece,
     Stretches,
     column_length,
     decode_authors,
 )
-from gatehouse.kernel.log.log import Log
-from gatehouse.kernel.message import Origin, Piece
 from gatehouse.kernel.ports import Worker
 
 MAX_COLUMN_BYTES: Final = 128 << 20          # MAX_AUTHORS with the longest names

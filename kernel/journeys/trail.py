@@ -24,9 +24,9 @@ from gatehouse.kernel.errors import StorageFailed
 from gatehouse.kernel.message import Fetched, Record
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.records.batch import sound_records
+from gatehouse.kernel.state.state import Watermarks
 from gatehouse.kernel.state.store import IndexStore, StoreFull
 from gatehouse.kernel.state.topics import Topic, Topics
-from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.tracing.events import (
     BEGINNINGS,
     HALF,

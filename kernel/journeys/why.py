@@ -28,8 +28,8 @@ from gatehouse.kernel.records.headers import NEVER, expires_at
 from gatehouse.kernel.scheduling.queries import Scheduled
 from gatehouse.kernel.scheduling.schedule_records import Fate, Pending
 from gatehouse.kernel.scheduling.scheduling import Scheduling
+from gatehouse.kernel.state.state import Watermarks
 from gatehouse.kernel.state.topics import Topics
-from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.tracing.events import Event, Kind
 
 NEVER_GIVEN: Final = "never_given"

@@ -18,8 +18,8 @@ from gatehouse.kernel.groups.group_settings import decode_queue
 from gatehouse.kernel.ids import Identity, check_shards, first_id, shard_of, shards_of
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.memtable import Checkpoint, Memtables, Positions
-from gatehouse.kernel.log.frame import Entries, StateRecord, decode_head, encode_head
 from gatehouse.kernel.log.log import Damage, Frame, Log, is_kept
+from gatehouse.kernel.message import Entries, StateRecord, decode_head, encode_head
 from gatehouse.kernel.records.batch import HEADER_BYTES, MAX_BATCH_RECORDS
 from gatehouse.kernel.recovery.resuming import (
     ROOM_COUNTERS,
@@ -29,11 +29,12 @@ from gatehouse.kernel.recovery.resuming import (
     counters_record,
 )
 from gatehouse.kernel.retention.retention import frame_of
-from gatehouse.kernel.state.clock import Clock
 from gatehouse.kernel.state.state import (
+    Clock,
     Kind,
     StateTable,
     Views,
+    Watermarks,
     decode_position,
     encode_position,
     epoch_key,
@@ -41,7 +42,6 @@ from gatehouse.kernel.state.state import (
     partitions_of_watermarks,
 )
 from gatehouse.kernel.state.topics import Topics
-from gatehouse.kernel.state.watermarks import Watermarks
 
 # --- behind lost frames -------------------------------------------------------------------------------------------
 

@@ -24,8 +24,8 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from gatehouse.kernel.ids import first_id
-from gatehouse.kernel.log.frame import Entries, StateRecord, decode_head, encode_head
 from gatehouse.kernel.log.log import Damage, Log
+from gatehouse.kernel.message import Entries, StateRecord, decode_head, encode_head
 from gatehouse.kernel.state.state import Kind
 
 ROOM_IDS: Final = 1 << 38

@@ -14,13 +14,10 @@ from typing import Final
 
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.kept import DELETES, Latest, decode_latest, encode_latest, latest_key, partition_of
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Message
+from gatehouse.kernel.message import Message, StateRecord
 from gatehouse.kernel.ports import Loop, Worker
-from gatehouse.kernel.state.clock import Ages, Clock
-from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.state import Ages, Clock, Kind, StateTable, Watermarks
 from gatehouse.kernel.state.topics import Topics
-from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame, Run
 

@@ -29,18 +29,15 @@ from gatehouse.kernel.ids import Identity
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.memtable import Checkpoints, Memtables
 from gatehouse.kernel.log.disk_guard import NO_FILES, DiskGuard
-from gatehouse.kernel.log.frame import Entries, StateRecord, decode_head, encode_head
 from gatehouse.kernel.log.log import Log, LogFull, Segment
-from gatehouse.kernel.message import Stored
+from gatehouse.kernel.message import Entries, StateRecord, Stored, decode_head, encode_head
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.retention.holders import joined
 from gatehouse.kernel.retention.segment_scan import Name, Needed, SegmentScan, SegmentScanner
 from gatehouse.kernel.retention.spill import Spill
 from gatehouse.kernel.settings import KernelSettings
-from gatehouse.kernel.state.clock import Ages, Clock
-from gatehouse.kernel.state.state import Kind, StateTable, heads_record
+from gatehouse.kernel.state.state import Ages, Clock, Kind, StateTable, Watermarks, heads_record
 from gatehouse.kernel.state.topics import Topics, TopicSettings
-from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import Committer
 
 CHECK_MS: Final = 10_000

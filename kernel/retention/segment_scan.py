@@ -22,18 +22,15 @@ from gatehouse.kernel.index.kept import (
     partition_of,
     split_kept_key,
 )
-from gatehouse.kernel.log.frame import WHOLE, Entries, StateRecord, decode_head
 from gatehouse.kernel.log.log import Damage, Log, Segment, is_kept
-from gatehouse.kernel.message import Piece, Record
+from gatehouse.kernel.message import WHOLE, Entries, Piece, Record, StateRecord, decode_head
 from gatehouse.kernel.records import inline
 from gatehouse.kernel.records.batch import records_of, sound_records
 from gatehouse.kernel.records.opened import parts_of
 from gatehouse.kernel.retention.compaction import outlived
 from gatehouse.kernel.retention.holders import Stretch, joined, within
-from gatehouse.kernel.state.clock import Ages
-from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.state import Ages, Kind, Watermarks
 from gatehouse.kernel.state.topics import Topics
-from gatehouse.kernel.state.watermarks import Watermarks
 
 Needed = dict[int, list[Stretch]]
 """By partition id, joined."""

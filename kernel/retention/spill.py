@@ -7,7 +7,7 @@ from typing import Final
 
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.kept import kept_key, split_kept_key
-from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import StateRecord
 from gatehouse.kernel.ports import Worker
 from gatehouse.kernel.retention.holders import NONE_NEEDED, Holder, Stretch, joined, within
 from gatehouse.kernel.retention.segment_scan import Name, Needed, SegmentScanner

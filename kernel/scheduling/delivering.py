@@ -28,8 +28,7 @@ from gatehouse.kernel.scheduling.plan import Plan
 from gatehouse.kernel.scheduling.schedule import parse_schedule
 from gatehouse.kernel.scheduling.schedule_records import Fate, Pending, bound, due_of, id_of, is_by_wall, number_of
 from gatehouse.kernel.scheduling.timers import Timers
-from gatehouse.kernel.state.clock import Clock
-from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.state import Clock, Kind, StateTable
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame

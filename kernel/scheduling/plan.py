@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import StateRecord
 from gatehouse.kernel.scheduling.schedule_records import (
     Fate,
     Pending,

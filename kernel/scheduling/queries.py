@@ -30,8 +30,7 @@ from gatehouse.kernel.scheduling.schedule_records import (
     timer_key,
     timer_of,
 )
-from gatehouse.kernel.state.clock import Clock
-from gatehouse.kernel.state.state import Changed, Kind, StateTable
+from gatehouse.kernel.state.state import Changed, Clock, Kind, StateTable
 
 READS: Final = 3                   # of one that changes while it is read
 PAGE: Final = 1_000                # entries at most

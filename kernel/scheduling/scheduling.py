@@ -21,8 +21,7 @@ from gatehouse.kernel.scheduling.delivering import Delivering, Destinations
 from gatehouse.kernel.scheduling.queries import Page, Queries, Scheduled
 from gatehouse.kernel.scheduling.schedule import parse_schedule
 from gatehouse.kernel.scheduling.schedule_records import Pending, due_of, name_of
-from gatehouse.kernel.state.clock import Clock
-from gatehouse.kernel.state.state import StateTable
+from gatehouse.kernel.state.state import Clock, StateTable
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.write.committer import KEPT_FULL, Appending, Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame, Run, check

@@ -27,8 +27,7 @@ from gatehouse.kernel.errors import Stopping
 from gatehouse.kernel.groups.calls import read_leased, reject_read
 from gatehouse.kernel.groups.cursor import MAX_ATTEMPT, Key
 from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Handle, Leased, Owner, Stored
+from gatehouse.kernel.message import Handle, Leased, Owner, StateRecord, Stored
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.sessions.keeper import Keeper
 from gatehouse.kernel.sessions.session import OF_FLIGHT, Session

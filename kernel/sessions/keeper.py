@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Owner
+from gatehouse.kernel.message import Owner, StateRecord
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.sessions.session import OF_FLIGHT, OF_RECEIVED, OF_SESSION, OF_TERMS, Session
 from gatehouse.kernel.sessions.session_records import (
@@ -25,8 +24,7 @@ from gatehouse.kernel.sessions.session_records import (
     split_named,
     subscription_key,
 )
-from gatehouse.kernel.state.state import Kind, offset_record
-from gatehouse.kernel.state.watermarks import Watermarks
+from gatehouse.kernel.state.state import Kind, Watermarks, offset_record
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame
 

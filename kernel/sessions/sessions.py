@@ -25,8 +25,7 @@ from gatehouse.kernel.alarm import Alarm
 from gatehouse.kernel.errors import SessionRefused, Stopping, TooManySessions, TooManySubscriptions, UnknownSession
 from gatehouse.kernel.groups.sharing import SHARE
 from gatehouse.kernel.index.reader import Reader
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Fetched, Owner
+from gatehouse.kernel.message import Fetched, Owner, StateRecord
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.selectors.selector import Selector, parse_selector
 from gatehouse.kernel.sessions.attached import Attached
@@ -53,12 +52,9 @@ from gatehouse.kernel.sessions.session_records import (
 from gatehouse.kernel.sessions.session_values import NEVER, Owed, SessionDescription, SessionListener, Subscribed, Will
 from gatehouse.kernel.sessions.wills import Wills
 from gatehouse.kernel.settings import KernelSettings
-from gatehouse.kernel.slices import Slices
-from gatehouse.kernel.state.clock import Clock
-from gatehouse.kernel.state.state import Kind, StateTable
+from gatehouse.kernel.state.state import Clock, Kind, StateTable, Watermarks
 from gatehouse.kernel.state.topics import Topics
-from gatehouse.kernel.state.watermarks import Watermarks
-from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.committer import Committer, Slices
 
 UNWEIGHED: Final = 16                  # messages that may wait whatever they weigh: most sessions are never weighed
 AGES_PER_WAIT: Final = 8               # how often the age of what waits is looked at within the time that it may wait

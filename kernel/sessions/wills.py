@@ -15,14 +15,12 @@ from typing import Final
 
 from gatehouse.kernel.alarm import Alarm
 from gatehouse.kernel.errors import Stopping
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Owner
+from gatehouse.kernel.message import Owner, StateRecord
 from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.sessions.session_records import decode_will, encode_will, named_key, will_is_due
 from gatehouse.kernel.sessions.session_values import Will
-from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.state import Kind, StateTable
-from gatehouse.kernel.write.committer import Committer
+from gatehouse.kernel.write.committer import Committer, Slices
 from gatehouse.kernel.write.pending_frame import PendingFrame
 
 NOT_BROKEN: Final = 0          # of a due time: the client is connected

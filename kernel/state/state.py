@@ -1,27 +1,224 @@
-"""Durable state as keyed records: for each (kind, key) the newest record is the whole truth.
+"""The kernel's durable state, and what of it is in memory: keyed records, where partitions begin and end, and the two
+clocks. Hot.
 
-Records travel in frame heads; what is in memory here is what changed since the last checkpoint, the rest is in the
-store. A record's *order* is the position of the frame that first carried it, its *home* where it lies now: retention
-moves what is still the newest of its key out of a segment before the segment goes.
+State records
+-------------
+For each (kind, key) the newest record is the whole truth. Records travel in frame heads; what is in memory here is what
+changed since the last checkpoint, the rest is in the store. A record's *order* is the position of the frame that first
+carried it, its *home* where it lies now: retention moves what is still the newest of its key out of a segment before
+the segment goes.
 
 A deleted key keeps a record for as long as an older one of it lies in a kept segment (`copies` counts those): without
 it, a rebuild from the log would bring the key back to life.
 
 What of it is in memory whole, and what one record does to that: `Views`.
+
+Watermarks
+----------
+Where each partition begins and ends: two numbers per partition, in pages of 256 partitions. Partition ids of a topic
+follow one another, so a million partitions are some four thousand pages; a partition that never held a message has no
+page. Both numbers only ever grow, so applying a page or an entry twice changes nothing.
+
+The clock
+---------
+What the kernel knows of its two clocks (see `kernel.ports`), over starts and steps of the wall clock.
+
+    hub time      goes on over a restart where the log ended, and for as long as the wall clock says that the hub was
+                  away; where it says a time before the end of the log, the hub counts as having been away for no time
+    append time   is wall time, but never falls: behind a step back it stands still until wall time has caught up
+    stretches     between two steps the clocks are so far apart: what hub time it was at an append time, and the
+                  other way round, is known from these, so that the age of what is stored counts no step
+
+The state record (Kind.CLOCK, one) is in the first frame of every start, in each that follows a step, and in each while
+append time stands still. All numbers are i64, big-endian:
+
+    append_ms, hub_ms, wall_ms     of its frame
+    hub_ms, wall_ms                where each stretch begins, the oldest first
 """
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from array import array
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from enum import IntEnum
+from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.errors import Stopping
+from gatehouse.kernel.ids import shards_of
+from gatehouse.kernel.message import Entries, StateRecord
+from gatehouse.kernel.ports import Loop
 from gatehouse.kernel.state.topics import Topics
-from gatehouse.kernel.state.watermarks import PAGE_PARTITIONS, Watermarks
 
 if TYPE_CHECKING:
     from gatehouse.kernel.state.store import IndexStore
+
+# --- where partitions begin and end -----------------------------------------------------------------------------------
+
+PAGE_PARTITIONS: Final = 256
+_PAGE_SHIFT: Final = 8
+_PAGE_MASK: Final = PAGE_PARTITIONS - 1
+
+
+class Watermarks:  # decision 11
+    """log_start and next offset of every partition, as far as they are durable."""
+
+    def __init__(self) -> None:
+        self.pages: dict[int, array[int]] = {}
+        self.dirty: set[int] = set()
+        self.floors: dict[int, int] = {}
+        """Compacted partitions of which not even the newest of a key is kept before this offset. Retention looks anew
+        after a start: until then they begin at 0."""
+
+        self.consumed: dict[int, int] = {}  # partitions whose beginning was consumed since a checkpoint: their start
+
+    def begin_at(self, floors: dict[int, int]) -> None:
+        """These are all floors that there are."""
+        self.floors = floors
+
+    def next_offset(self, partition_id: int) -> int:
+        page = self.pages.get(partition_id >> _PAGE_SHIFT)
+        if page is None:
+            return 0
+        offset: int = page[(partition_id & _PAGE_MASK) * 2 + 1]
+        return offset
+
+    def log_start(self, partition_id: int) -> int:
+        page = self.pages.get(partition_id >> _PAGE_SHIFT)
+        if page is None:
+            return 0
+        offset: int = page[(partition_id & _PAGE_MASK) * 2]
+        return offset
+
+    def bounds_of(self, first: int, count: int) -> array[int]:
+        """log_start and next offset of each of `count` partitions that follow one another."""
+        bounds: array[int] = array("q")
+        end = first + count
+        while first < end:
+            stop = min(end, (first | _PAGE_MASK) + 1)
+            page = self.pages.get(first >> _PAGE_SHIFT)
+            if page is None:
+                bounds.frombytes(bytes((stop - first) * 16))
+            elif stop - first == PAGE_PARTITIONS:
+                bounds.extend(page)                  # nothing is made of it in between
+            else:
+                at = (first & _PAGE_MASK) * 2
+                bounds.extend(page[at:at + (stop - first) * 2])
+            first = stop
+        return bounds
+
+    def next_offsets(self, partition_ids: list[int]) -> list[int]:
+        """Next offsets of many partitions at once."""
+        offsets: list[int] = []
+        pages = self.pages
+        for partition_id in partition_ids:
+            page = pages.get(partition_id >> _PAGE_SHIFT)
+            if page is None:
+                offsets.append(0)
+            else:
+                offset: int = page[(partition_id & _PAGE_MASK) * 2 + 1]
+                offsets.append(offset)
+        return offsets
+
+    def apply(self, entries: Entries) -> None:
+        """Records entered these partitions."""
+        pages = self.pages
+        partition_ids: list[int] = entries.partition_id.tolist()
+        firsts: list[int] = entries.first_offset.tolist()
+        counts: list[int] = entries.count.tolist()
+        number_before = -1
+        page: array[int] | None = None
+        for i in range(len(partition_ids)):
+            partition_id = partition_ids[i]
+            number = partition_id >> _PAGE_SHIFT
+            if number != number_before or page is None:
+                number_before = number
+                page = pages.get(number)
+                if page is None:
+                    page = pages[number] = array("q", bytes(PAGE_PARTITIONS * 16))
+                self.dirty.add(number)
+            end = firsts[i] + counts[i]
+            at = (partition_id & _PAGE_MASK) * 2 + 1
+            if page[at] < end:
+                page[at] = end
+
+    def advance(self, partition_id: int, start: int) -> None:
+        """What lies before `start` was consumed: the partition begins there, unless it begins later already."""
+        number = partition_id >> _PAGE_SHIFT
+        page = self._page(number)
+        at = (partition_id & _PAGE_MASK) * 2
+        if page[at] < start:
+            page[at] = start
+            self.dirty.add(number)
+            self.consumed[partition_id] = start
+
+    def take_changes(self) -> tuple[dict[int, bytes], dict[int, int]]:
+        """For a checkpoint: the pages that have changed since the one before, and the partitions whose beginning was
+        consumed since then."""
+        pages = {number: self.packed(number) for number in self.dirty}
+        consumed, self.consumed = self.consumed, {}
+        self.dirty.clear()
+        return pages, consumed
+
+    def pages_starting_at(self, starts: dict[int, int]) -> dict[int, bytes]:
+        """The pages of these partitions as they are once the records before these offsets are gone; nothing changes
+        here."""
+        changed: dict[int, array[int]] = {}
+        for partition_id, offset in starts.items():
+            number = partition_id >> _PAGE_SHIFT
+            page = changed.get(number)
+            if page is None:
+                page = changed[number] = array("q", self.packed(number))
+            at = (partition_id & _PAGE_MASK) * 2
+            assert offset >= 0, "offsets count from 0"
+            page[at] = max(page[at], min(offset, page[at + 1]))
+        return {number: page.tobytes() for number, page in changed.items()}
+
+    def used(self) -> list[int]:
+        """Partitions that have given out offsets."""
+        return [number << _PAGE_SHIFT | at for number, page in self.pages.items() for at in range(PAGE_PARTITIONS)
+                if page[at * 2 + 1]]
+
+    def shards(self) -> set[int]:
+        """The shards that gave the ids of the partitions in use."""
+        return shards_of([number << _PAGE_SHIFT for number in self.pages])
+
+    def pages_leaping(self, partition_ids: Iterable[int], by: int) -> dict[int, bytes]:
+        """The pages of these partitions as they are once each goes on so many offsets later; nothing changes here."""
+        assert by >= 0, "watermarks never fall"
+        changed: dict[int, array[int]] = {}
+        for partition_id in partition_ids:
+            number = partition_id >> _PAGE_SHIFT
+            page = changed.get(number)
+            if page is None:
+                page = changed[number] = array("q", self.packed(number))
+            page[(partition_id & _PAGE_MASK) * 2 + 1] += by
+        return {number: page.tobytes() for number, page in changed.items()}
+
+    def merge(self, number: int, packed: bytes) -> None:
+        """A page as `packed` made it, from a checkpoint or a state record."""
+        page = self._page(number)
+        self.dirty.add(number)
+        newer = array("q", packed)
+        assert len(newer) == len(page), "a page has two numbers for each of its partitions"
+        for i in range(len(page)):
+            if page[i] < newer[i]:
+                page[i] = newer[i]
+
+    def packed(self, number: int) -> bytes:
+        return self._page(number).tobytes()
+
+    def _page(self, number: int) -> array[int]:
+        page = self.pages.get(number)
+        if page is None:
+            page = self.pages[number] = array("q", bytes(PAGE_PARTITIONS * 16))
+        return page
+
+
+# --- state records ----------------------------------------------------------------------------------------------------
 
 _STORED = struct.Struct(">QQBB")
 _STORED_DELETED: Final = 1
@@ -60,7 +257,7 @@ class Kind(IntEnum):
     SECRET = 19           # random bytes that sign handles; one record
     HALF = 20             # messages of a transaction that nobody sees yet, by its id and a number; inline
     TRANSACTION = 21      # what is known of transactions: those that began together, by id, and those decided together
-    CLOCK = 22            # how far hub time and wall time are apart; one record, see `kernel.state.clock`
+    CLOCK = 22            # how far hub time and wall time are apart; one record, see `Clock`
     SHARD = 23            # who gives this log's ids, see `kernel.ids`; one record, written at the first start
     MEMBERS = 24          # members, generation and assignment of an assigned group, by tenant and name
     SESSION = 25          # whose a session is, and until when it waits, by tenant and client id
@@ -360,3 +557,140 @@ class Views:
             self.offsets[group].pop(partition_id, None)
             if not self.offsets[group]:
                 del self.offsets[group]
+
+
+# --- the clock --------------------------------------------------------------------------------------------------------
+
+STEP_MS: Final = 500
+"""Clocks further apart than a stretch says begin another one."""
+
+UNSEEN_MS: Final = 10_000
+"""A frame looks for itself whether the clocks are further apart: the loop may not have seen a step yet."""
+
+MAX_STRETCHES: Final = 64
+"""What is older than the oldest that is remembered counts as of its distance. A clock is stepped at a start, mostly."""
+
+_TIME = struct.Struct(">qqq")
+_STRETCH = struct.Struct(">qq")
+
+Stretch = tuple[int, int]
+"""Hub time and wall time at which it begins."""
+
+
+def _stretch_at(stretches: tuple[Stretch, ...], hub_ms: int) -> int:
+    """The moment at which one begins is the last of the one before: what was said then stays said."""
+    return max(0, bisect_left(stretches, hub_ms, key=itemgetter(0)) - 1)
+
+
+class Ages:
+    """How old what is stored is, as of one moment. May be asked by any thread."""
+
+    def __init__(self, now_ms: int, stretches: tuple[Stretch, ...]) -> None:
+        self._now_ms = now_ms
+        self._stretches = stretches
+
+    def appended_by(self, age_ms: int) -> int:
+        """What was appended earlier than this append time is older than `age_ms` of hub time."""
+        hub_ms = self._now_ms - age_ms
+        at = _stretch_at(self._stretches, hub_ms)
+        begin_ms, wall_ms = self._stretches[at]
+        reached = [wall_ms + end_ms - begin_ms for (begin_ms, wall_ms), (end_ms, _)
+                   in zip(self._stretches[:at], self._stretches[1:], strict=False)]
+        return max([wall_ms + hub_ms - begin_ms, *reached])
+
+
+class Clock:  # decision 123
+    """`on_step` is told of steps of the wall clock, in ms; negative: back."""
+
+    def __init__(self, loop: Loop, on_step: Callable[[int], None]) -> None:
+        self._loop = loop
+        self._on_step = on_step
+        self.append_ms = 0                               # of the newest frame
+        self._stretches: tuple[Stretch, ...] = ()
+        self.apart_ms = 0                                # wall time - hub time, where the newest stretch begins
+        self._noted = True                               # the distance of the clocks is in the log
+        self.steps = 0
+
+    # ---- over a restart
+
+    def begin(self, value: bytes | None, append_ms: int) -> None:
+        """A start: `value` is the newest record, `append_ms` that of the newest frame known."""
+        wall_ms = self._loop.wall_ms()
+        last_append_ms, hub_ms, last_wall_ms = (append_ms, append_ms, append_ms)
+        if value is not None:
+            last_append_ms, hub_ms, last_wall_ms = _TIME.unpack_from(value)
+            self._stretches = tuple(_STRETCH.iter_unpack(value[_TIME.size:]))
+        if append_ms > last_append_ms:                   # frames since, and append time did not stand still
+            hub_ms += append_ms - last_wall_ms
+            last_wall_ms = last_append_ms = append_ms
+        self.append_ms = last_append_ms
+        self._loop.begin_at(hub_ms + max(0, wall_ms - last_wall_ms))
+        if self._stretches:
+            self.apart_ms = self._stretches[-1][1] - self._stretches[-1][0]
+        self._measure()
+
+    # ---- while it runs
+
+    def start(self, put_state: Callable[[list[StateRecord]], object]) -> None:
+        """Note steps in the log, at once: after a crash from there on nobody else would know."""
+        self._loop.on_step(partial(self._stepped, put_state))
+
+    def _stepped(self, put_state: Callable[[list[StateRecord]], object], by_ms: int) -> None:
+        self.steps += 1
+        self._measure()
+        self._on_step(by_ms)
+        with suppress(Stopping):
+            put_state(self.records())
+
+    def _measure(self) -> None:
+        """Begin another stretch where the clocks are not as far apart as they were."""
+        hub_ms, wall_ms = self._loop.now_ms(), self._loop.wall_ms()
+        if not self._stretches or abs(wall_ms - self.wall_of(hub_ms)) >= STEP_MS:
+            if self._stretches:            # what comes now is not older than what came before
+                self.append_ms = max(self.append_ms, self.wall_of(hub_ms))
+            assert not self._stretches or self._stretches[-1][0] <= hub_ms, "hub time never falls"
+            self._stretches = (*self._stretches, (hub_ms, wall_ms))[-MAX_STRETCHES:]
+            self.apart_ms = wall_ms - hub_ms
+            self._noted = False
+
+    def append_time(self, now_ms: int) -> int:
+        """For the frame that is begun now, at this hub time."""
+        wall_ms = self._loop.wall_ms()
+        if abs(wall_ms - now_ms - self.apart_ms) >= UNSEEN_MS:
+            self._measure()
+        if wall_ms < self.append_ms:
+            self._noted = False
+        else:
+            self.append_ms = wall_ms
+        assert self.append_ms >= wall_ms, "append time stands still, it does not lag"
+        return self.append_ms
+
+    def records(self) -> list[StateRecord]:
+        """What this frame has to say of the clocks; mostly nothing."""
+        if self._noted:
+            return []
+        return [self._record()]
+
+    def begun(self) -> StateRecord:
+        """For the first frame of a start."""
+        self.append_time(self._loop.now_ms())
+        return self._record()
+
+    def _record(self) -> StateRecord:
+        self._noted = True
+        times = _TIME.pack(self.append_ms, self._loop.now_ms(), self._loop.wall_ms())
+        return StateRecord(Kind.CLOCK, b"", times + b"".join([_STRETCH.pack(*stretch) for stretch in self._stretches]))
+
+    def refused(self) -> None:
+        """The disk did not take a frame: the next one says it."""
+        self._noted = False
+
+    # ---- from one clock to the other
+
+    def ages(self) -> Ages:
+        return Ages(self._loop.now_ms(), self._stretches)
+
+    def wall_of(self, hub_ms: int) -> int:
+        """What the wall clock said at a hub time, or will say if it is not stepped before; for what is shown."""
+        begin_ms, wall_ms = self._stretches[_stretch_at(self._stretches, hub_ms)]
+        return wall_ms + hub_ms - begin_ms

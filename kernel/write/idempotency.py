@@ -26,8 +26,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.kernel.errors import IdempotencyConflict
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import NOW, RETAIN, Message, Owner, When
+from gatehouse.kernel.message import NOW, RETAIN, Message, Owner, StateRecord, When
 from gatehouse.kernel.records.batch import HEADER_BYTES, encode_headers, read_headers
 from gatehouse.kernel.records.headers import EXPIRES_HEADER
 from gatehouse.kernel.state.state import Kind

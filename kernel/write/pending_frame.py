@@ -27,23 +27,30 @@ from crc32c import crc32c
 from gatehouse.kernel.addresses.routes import STATED, stated
 from gatehouse.kernel.addresses.skip_scan import retained_key
 from gatehouse.kernel.errors import MessageTooLarge, UnknownPlace
-from gatehouse.kernel.log.frame import MAX_AUTHORS, NOBODY_NUMBER, U32, WHOLE, Entries, StateRecord, encode_authors
 from gatehouse.kernel.message import (
+    MAX_AUTHORS,
+    NOBODY_NUMBER,
     RETAIN,
     TRANSIENT,
+    U32,
+    WHOLE,
     Encoded,
+    Entries,
     Message,
     NumberedMessage,
     Origin,
     Owner,
     Placement,
     Record,
+    StateRecord,
     Stored,
+    encode_authors,
 )
 from gatehouse.kernel.records.batch import (
     CARRIED_HEADERS,
     NULL,
     PLACE_BYTES,
+    SMALL,
     SMALL_LIMIT,
     BatchHeader,
     add_header,
@@ -143,7 +150,7 @@ def check(messages: list[Entering], refresh: Callable[[Placement], None],
                                   f"{placement.topic or placement.address} takes: {limit}")
         if headers is plain:
             continue
-        if are_too_many(headers):
+        if len(headers) > 2 * CARRIED_HEADERS and are_too_many(headers):
             raise MessageTooLarge(f"a message has at most {CARRIED_HEADERS} headers")
         plain = headers
         # their names begin with the same byte, and looking for a number is quick; not `STATED in headers`: Python first
@@ -723,10 +730,10 @@ def encode_plain(laid: Laid, run_count: int, now_ms: int, front: bytes, with_end
             run += _placed(records, base_ms, now_ms, len(run))
             continue
         _, value, headers, attributes, timestamp_ms = item
-        before = b"".join((bytes((attributes,)), varint(timestamp_ms - now_ms if timestamp_ms else 0), varint(len(run)),
-                           key_part, NULL if value is None else varint(len(value))))
+        before = b"".join((bytes((attributes,)), varint(timestamp_ms - now_ms) if timestamp_ms else b"\0",
+                           SMALL[len(run)], key_part, NULL if value is None else _length(len(value))))
         size = len(before) + len(headers) + (0 if value is None else len(value))
-        run.append(b"".join((varint(size), before, b"" if value is None else value, headers)))
+        run.append(b"".join((_length(size), before, b"" if value is None else value, headers)))
     parts = [whole[number] if number in whole else b"".join(run) for number, run in enumerate(runs)]
     ends = array("I")
     if with_ends:
@@ -734,6 +741,11 @@ def encode_plain(laid: Laid, run_count: int, now_ms: int, front: bytes, with_end
             ends.extend(accumulate([len(record) for record in run]))
     return (b"".join([front, *parts] if front else parts), array("I", [len(part) for part in parts]).tobytes(),
             array("I", [crc32c(part) for part in parts]).tobytes(), ends.tobytes())
+
+
+def _length(size: int) -> bytes:
+    """A length as it stands in a record."""
+    return SMALL[size] if size < SMALL_LIMIT else varint(size)
 
 
 def _placed(data: bytes, base_ms: int, now_ms: int, number: int) -> list[bytes]:

@@ -14,12 +14,10 @@ from typing import Final, NamedTuple
 
 from gatehouse.kernel.errors import FencedProducer, OutOfOrderSequence, Stopping
 from gatehouse.kernel.index.index import Index
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import KnownProducer
+from gatehouse.kernel.message import KnownProducer, StateRecord
 from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.records.batch import BatchHeader
-from gatehouse.kernel.state.clock import Clock
-from gatehouse.kernel.state.state import Changed, Kind, StateTable
+from gatehouse.kernel.state.state import Changed, Clock, Kind, StateTable
 from gatehouse.kernel.write.committer import Committer
 from gatehouse.kernel.write.pending_frame import PendingFrame
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from gatehouse.kernel.addresses.subscriptions import Subscriptions
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Owner
+from gatehouse.kernel.message import Owner, StateRecord
 from gatehouse.kernel.state.state import Kind, decode_offset_key, offset_record
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings, encode_topic, topic_key
 from gatehouse.kernel.write.committer import Committer

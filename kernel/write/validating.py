@@ -25,8 +25,8 @@ from gatehouse.kernel.ports import Loop, Worker
 from gatehouse.kernel.records.batch import CODEC_MASK, MAX_OPENED_BYTES, BatchHeader
 from gatehouse.kernel.records.compression import NONE, OpenedTooLarge
 from gatehouse.kernel.records.validation import SMALL_BYTES, Validated, opened_limit, validate
-from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.topics import Topic
+from gatehouse.kernel.write.committer import Slices
 
 VALIDATING_BYTES: Final = 32 << 20         # half a second's work at the pace of gzip, some five times as much as sent
 OPEN_HERE_BYTES: Final = 64 << 10          # stored; what is more is opened on another thread

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from gatehouse import runtime
-from gatehouse.runtime import LONG_S, WINDOW_S, ClockTimer, Completions, HubLoop, Longest, Stall, ThreadWorker
+from gatehouse.gateways.runtime import LONG_S, WINDOW_S, ClockTimer, Completions, HubLoop, Longest, Stall, ThreadWorker
 
 # --- threads ------------------------------------------------------------------------------------------------------
 

@@ -22,14 +22,29 @@ PUBACK = bytes.fromhex("40020001")
 # A clock whose append time falls: what the kernel asserts of it does not hold.
 FALLING = """
 from pathlib import Path
-from gatehouse.kernel.state.clock import Clock
+import gatehouse.kernel.kernel as kernel
 
-append_time = Clock.append_time
+Clock = kernel.Clock
 
-def falling(self, now_ms):
-    return -1 if Path('{sign}').exists() else append_time(self, now_ms)
+class FallingLoop:
+    def __init__(self, loop):
+        self._loop = loop
 
-Clock.append_time = falling
+    def __getattr__(self, name):
+        return getattr(self._loop, name)
+
+    def wall_ms(self):
+        if not Path('{sign}').exists():
+            return self._loop.wall_ms()
+        self.clock.append_ms = 0
+        return self._loop.wall_ms() - 5_000        # less than what the clock looks at by itself
+
+def falling(loop, on_step):
+    loop = FallingLoop(loop)
+    loop.clock = Clock(loop, on_step)
+    return loop.clock
+
+kernel.Clock = falling
 from gatehouse.cli.main import main
 main()
 """
@@ -241,6 +256,10 @@ def test_a_failed_disk_ends_the_hub_with_one_line_and_its_own_code(start, tmp_pa
 
 def test_a_promise_of_the_kernels_that_does_not_hold_ends_the_process(start, tmp_path):
     hub = start(CONFIG, program=FALLING.format(sign=tmp_path / "fall"))
+    with socket.create_connection(("127.0.0.1", hub.port("mqtt")), DEADLINE_S) as peer:
+        peer.sendall(CONNECT + PUBLISH)
+        while not peer.recv(100).endswith(PUBACK):
+            pass
     (tmp_path / "fall").touch()
     assert answers_to_a_publish(hub) in (b"", CONNACK), "nothing may be acknowledged by a kernel that is not believed"
     code, said = hub.ended()

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gatehouse.gateways import contract
-from gatehouse.gateways.switchboard import Switchboard
+from gatehouse.gateways.door_side import Switchboard
 from gatehouse.kernel.api import DoorSide, Heard
 from gatehouse.kernel.groups.group import LeasedGroup
-from gatehouse.kernel.groups.members import Budget, HoldLimit, Membership
+from gatehouse.kernel.groups.handing_out import Budget, HoldLimit, Membership
 from gatehouse.kernel.groups.sharing import Shared
 from gatehouse.kernel.message import Fetched, Piece, Place, Stored
 

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from gatehouse.gateways.connections.flow import Pacer, ReceiveBuffer, Timers
+from gatehouse.gateways.door_side import Pacer, ReceiveBuffer, Timers
 from gatehouse.gateways.kit import FakeLink
 from gatehouse.gateways.slowing import BEHIND, COUNTS, GOES, LAST, WAITING_BYTES, Slowing
 

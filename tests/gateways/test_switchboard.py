@@ -1,8 +1,8 @@
 """What a door remembers does not grow with the topics that come and go."""
 from __future__ import annotations
 
+from gatehouse.gateways.door_side import TOPICS_MIN, Delivery, Switchboard
 from gatehouse.gateways.kit import FakeHub
-from gatehouse.gateways.switchboard import TOPICS_MIN, Delivery, Switchboard
 from gatehouse.kernel.settings import KernelSettings
 
 

@@ -21,11 +21,10 @@ VALUES = {
 
 NAMES = {
     "circuit_breaker": {"CircuitBreaker", "CircuitSettings", "CircuitState"},
-    "slices": {"Slices"},
     "groups.cursor": {"MAX_ATTEMPT"},
     "groups.dead_lettering": {"HEADER", "SEAL", "read_deaths"},
     "groups.group": {"Counts"},
-    "groups.members": {"Budget", "HoldLimit"},
+    "groups.handing_out": {"Budget", "HoldLimit"},
     "groups.policy": {"ATTEMPTS", "EXPIRED", "OVERFLOW", "REJECTED"},
     "groups.sharing": {"SHARE", "parse_share"},
     "halves.halves": {"Offsets"},
@@ -33,7 +32,6 @@ NAMES = {
     "journeys.origins": {"Came"},
     "journeys.why": {"NOTHING_THERE", "Reason"},
     "addresses.placing": {"QUEUE_PREFIX"},
-    "log.frame": {"Stretches"},
     "records.pieces": {"encode_pieces", "encode_principals"},
     "scheduling.scheduling": {"first_due"},
     "selectors.tokens": {"MAX_TEXT_CHARS"},
@@ -43,6 +41,7 @@ NAMES = {
     "backup.backups": {"Backup", "BackupFile", "Backups"},
     "state.catalogue": {"settle"},
     "state.state": {"MAX_METADATA_BYTES"},
+    "write.committer": {"Slices"},
 }
 """Values that stand in a module with more in it; and the copies of the log, which an administrator reads."""
 

@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gatehouse.kernel.log.frame import decode_head
-from gatehouse.kernel.message import Leased, When
+from gatehouse.kernel.message import Leased, When, decode_head
 from gatehouse.kernel.settings import KernelSettings
-from gatehouse.kernel.state.clock import Ages
-from gatehouse.kernel.state.state import Kind
+from gatehouse.kernel.state.state import Ages, Kind
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.kernel.write.producers import LOOK_MS
 from tests.kernel.batches import batch_of

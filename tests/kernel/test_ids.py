@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from gatehouse.gateways.connections.open_connections import OpenConnections
 from gatehouse.kernel.groups.group_settings import QueueSettings, decode_queue, encode_queue
 from gatehouse.kernel.ids import NUMBER_BITS, SHARD_BITS, ForeignShard, check_shards, first_id, shard_of, shards_of
-from gatehouse.kernel.log.frame import Entries, StateRecord, encode_head
 from gatehouse.kernel.log.memory_log import MemoryLog
+from gatehouse.kernel.message import Entries, StateRecord, encode_head
 from gatehouse.kernel.recovery.resuming import look_through, resume
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import TopicSettings, decode_topic, encode_topic

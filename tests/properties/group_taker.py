@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gatehouse.kernel.groups.members import Membership, Pop
+from gatehouse.kernel.groups.handing_out import Membership, Pop
 from gatehouse.kernel.message import Leased
 
 if TYPE_CHECKING:

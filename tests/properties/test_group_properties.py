@@ -18,8 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from gatehouse.kernel.errors import ExpiredReceipt, StorageFull, UnknownReceipt
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.groups.handing_out import Prefetcher
 from gatehouse.kernel.groups.policy import Ordering
-from gatehouse.kernel.groups.prefetcher import Prefetcher
 from gatehouse.kernel.message import Leased, Message, Placement
 from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.settings import KernelSettings

@@ -12,7 +12,7 @@ from gatehouse.gateways.http.mapping import Publication, read_headers, read_mess
 from gatehouse.gateways.http.page import Cursor, decode_cursor, encode_cursor
 from gatehouse.gateways.http.problems import PROBLEMS, Refusal
 from gatehouse.gateways.http.routes import build_table
-from gatehouse.gateways.http.routes.publish import address_of_path
+from gatehouse.gateways.http.routes.messages import address_of_path
 from gatehouse.gateways.json_messages import record_to_json
 from gatehouse.kernel.addresses.address import LEVEL_ESCAPES, unescape
 from gatehouse.kernel.errors import InvalidAddress

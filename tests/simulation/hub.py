@@ -9,9 +9,9 @@ from typing import Final
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.ids import SHARD_BITS
 from gatehouse.kernel.kernel import Kernel
-from gatehouse.kernel.log.frame import decode_head
 from gatehouse.kernel.log.log import Damage
 from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.message import decode_head
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.world import Restless, World
 from gatehouse.kernel.write.pending_frame import PendingFrame

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gatehouse.kernel.errors import ExpiredReceipt, KeptFull, StorageFull, UnknownTopic
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings, Retry
-from gatehouse.kernel.groups.members import HoldLimit, Membership, Pop
+from gatehouse.kernel.groups.handing_out import HoldLimit, Membership, Pop
 from gatehouse.kernel.message import Fetched, Handle, Leased, Stored
 from gatehouse.kernel.records.batch import NO_HEADERS, records_of
 from gatehouse.kernel.state.state import Kind

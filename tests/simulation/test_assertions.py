@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
+from gatehouse.gateways.runtime import broken_promise
 from gatehouse.kernel.index.memtable import Checkpoints
 from gatehouse.kernel.index.reader import Reader
-from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.segments import SegmentLog
+from gatehouse.kernel.message import StateRecord
 from gatehouse.kernel.retention.retention import Retention
 from gatehouse.kernel.retention.segment_scan import SegmentScanner
 from gatehouse.kernel.scheduling.delivering import Delivering, Lane
 from gatehouse.kernel.scheduling.plan import Plan
-from gatehouse.kernel.state.clock import Clock
+from gatehouse.kernel.state.state import Clock
 from gatehouse.kernel.state.topics import Topics
 from gatehouse.kernel.write.pending_frame import PendingFrame
-from gatehouse.runtime import broken_promise
 from gatehouse.transactions.members import Membership
 from tests.simulation.rounds import Failure, simulate
 
@@ -35,11 +35,14 @@ def positions_that_fall(patch: pytest.MonkeyPatch) -> None:
 
 
 def append_time_that_falls(patch: pytest.MonkeyPatch) -> None:
-    def append_time(clock: Any, now_ms: int) -> int:
-        clock.append_ms = clock._loop.wall_ms()
-        return int(clock.append_ms)
+    real = Clock._stepped
 
-    patch.setattr(Clock, "append_time", append_time)
+    def stepped(clock: Any, put_state: Callable[[list[StateRecord]], object], by_ms: int) -> None:
+        real(clock, put_state, by_ms)
+        clock.append_ms = clock._loop.wall_ms()
+        put_state([clock._record()])
+
+    patch.setattr(Clock, "_stepped", stepped)
 
 
 def checkpoints_side_by_side(patch: pytest.MonkeyPatch) -> None:

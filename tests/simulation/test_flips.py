@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from gatehouse.kernel.log.frame import decode_head
 from gatehouse.kernel.log.segments import ENVELOPE_BYTES, SEGMENT_HEADER_BYTES, SegmentReader, Torn
+from gatehouse.kernel.message import decode_head
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.state import Kind
 from tests.kernel.rig import Rig

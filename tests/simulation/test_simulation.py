@@ -25,10 +25,9 @@ from gatehouse.kernel.groups.policy import Ordering
 from gatehouse.kernel.halves.halves import Halves
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.kernel import Kernel
-from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import Frame
 from gatehouse.kernel.log.segments import SegmentChain
-from gatehouse.kernel.message import Stored
+from gatehouse.kernel.message import StateRecord, Stored
 from gatehouse.kernel.port import Port
 from gatehouse.kernel.retention.retention import Kept, Retention
 from gatehouse.kernel.scheduling import book as book_module
@@ -37,9 +36,8 @@ from gatehouse.kernel.scheduling.delivering import AtHand
 from gatehouse.kernel.scheduling.plan import Plan
 from gatehouse.kernel.scheduling.schedule_records import decode
 from gatehouse.kernel.scheduling.timers import Timers
-from gatehouse.kernel.state.state import Kind, StateChanges, StateTable
+from gatehouse.kernel.state.state import Kind, StateChanges, StateTable, Watermarks
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
-from gatehouse.kernel.state.watermarks import Watermarks
 from gatehouse.kernel.write.committer import WorkerWriter
 from gatehouse.kernel.write.idempotency import Window
 from gatehouse.kernel.write.pending_frame import PendingFrame

@@ -29,7 +29,7 @@ from gatehouse.gateways.amqp.tables import Table, decode_table
 from gatehouse.gateways.contract import HttpAnswer
 
 if TYPE_CHECKING:
-    from gatehouse.gateways.amqp.consuming import Consumer
+    from gatehouse.gateways.amqp.channel import Consumer
     from gatehouse.gateways.amqp.exchanges import Binding, Exchange
     from gatehouse.gateways.amqp.vhost import AmqpQueue, VirtualHost
 

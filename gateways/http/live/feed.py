@@ -22,9 +22,9 @@ from gatehouse.kernel.errors import StorageFailed
 if TYPE_CHECKING:
     import asyncio
 
+    from gatehouse.gateways.door_side import Delivery
     from gatehouse.gateways.http.live.feeds import Feeds
     from gatehouse.gateways.http.live.scope import Scope
-    from gatehouse.gateways.switchboard import Delivery
     from gatehouse.kernel.message import Fetched
 
 PACE_S: Final = 0.00002  # decision 68

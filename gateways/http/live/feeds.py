@@ -161,7 +161,7 @@ class Feeds:
 
 
 class _Waiter:
-    """A `switchboard.Submitter` that waits for one answer."""
+    """A `door_side.Submitter` that waits for one answer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.future: asyncio.Future[None] = loop.create_future()

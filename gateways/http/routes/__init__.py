@@ -17,10 +17,9 @@ from gatehouse.gateways.http.routes import (
     groups,
     leases,
     limits,
+    messages,
     openapi,
-    publish,
     queues,
-    reading,
     relay,
     request,
     retained,
@@ -41,9 +40,8 @@ def build_table() -> RouteTable[Declared]:
     """The table of all calls that are built."""
     table: RouteTable[Declared] = RouteTable()
     for module in (
-        publish,
+        messages,
         request,
-        reading,
         events,
         retained,
         batches,

@@ -93,15 +93,14 @@ from gatehouse.gateways.http.mapping import read_idempotency_key
 from gatehouse.gateways.http.message_schemas import IDEMPOTENCY_KEY
 from gatehouse.gateways.http.page import MAX_OFFSET
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.routes.reading import fetch_in_bulk, offset_at
+from gatehouse.gateways.http.routes.messages import fetch_in_bulk, offset_at
 from gatehouse.kernel.errors import KernelError, OffsetOutOfRange, UnknownPartition, UnknownTopic
 from gatehouse.kernel.records.batch import as_batch, read_header
 from gatehouse.kernel.records.pieces import encode_pieces, encode_principals
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
-    from gatehouse.kernel.log.frame import Stretches
-    from gatehouse.kernel.message import Fetched, Piece
+    from gatehouse.kernel.message import Fetched, Piece, Stretches
     from gatehouse.kernel.state.topics import Topic
 
 BINARY_TYPE: Final = "application/octet-stream"

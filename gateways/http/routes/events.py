@@ -36,7 +36,7 @@ from gatehouse.gateways.http.live.event_reader import EVENT_STREAM, HEADERS, Eve
 from gatehouse.gateways.http.live.positions import MAX_PARTITIONS, Positions, decode_word
 from gatehouse.gateways.http.live.scope import Wanted
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.routes.reading import offset_at, read_selector, time_of
+from gatehouse.gateways.http.routes.messages import offset_at, read_selector, time_of
 from gatehouse.kernel.addresses.address import is_topic_name
 from gatehouse.kernel.errors import InvalidTopic
 

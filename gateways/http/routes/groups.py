@@ -50,7 +50,7 @@ from gatehouse.gateways.http.exchange import Answered, Call, Response, defined_a
 from gatehouse.gateways.http.leases import COUNTS, GROUP, GroupInput, describe_settings, read_settings
 from gatehouse.gateways.http.page import decode_name, matching, page_by_name
 from gatehouse.gateways.http.representation import check_conditions
-from gatehouse.gateways.http.routes.reading import EDGE_OR_TIME, OFFSET, fetch, named_offsets
+from gatehouse.gateways.http.routes.messages import EDGE_OR_TIME, OFFSET, fetch, named_offsets
 from gatehouse.kernel.errors import AssignedGroup, GroupIsLeased, UnknownPartition
 from gatehouse.kernel.groups.group_settings import ASSIGNED, LEASED
 

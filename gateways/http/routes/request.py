@@ -29,8 +29,7 @@ from gatehouse.gateways.http.exchange import Answered, Call, json_answer
 from gatehouse.gateways.http.message_schemas import MESSAGE, MESSAGE_HEADERS
 from gatehouse.gateways.http.page import PageSource, build_page
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.routes.publish import ADDRESS, PROBLEMS_OF_A_PUBLISH, place
-from gatehouse.gateways.http.routes.reading import fetch
+from gatehouse.gateways.http.routes.messages import ADDRESS, PROBLEMS_OF_A_PUBLISH, fetch, place
 from gatehouse.gateways.json_messages import door_of, record_to_json
 from gatehouse.kernel.addresses.address import is_address, is_reserved
 from gatehouse.kernel.addresses.filters import MANY, ONE
@@ -40,8 +39,8 @@ from gatehouse.kernel.message import NOBODY, Headers, Record
 from gatehouse.kernel.records.batch import encode_headers, public_headers
 
 if TYPE_CHECKING:
+    from gatehouse.gateways.door_side import Delivery
     from gatehouse.gateways.http.mapping import Publication
-    from gatehouse.gateways.switchboard import Delivery
     from gatehouse.kernel.api import Taken
 
 
@@ -129,7 +128,7 @@ class Answers:
         self._joined, self._member = False, 0
 
     def on_delivery(self, deliveries: list[Delivery]) -> None:
-        """See `switchboard.LiveListener`."""
+        """See `door_side.LiveListener`."""
         for heard, messages, first_offset, _ in deliveries:
             for at, (_, value, headers, attributes, timestamp_ms) in enumerate(messages):
                 record = (first_offset + at, timestamp_ms, heard.key, value, _headers_of(headers), attributes, 0)

@@ -57,7 +57,7 @@ from gatehouse.gateways.http.message_schemas import (
     PUBLISHED_FIELDS,
 )
 from gatehouse.gateways.http.problems import Refusal
-from gatehouse.gateways.http.routes.publish import PROBLEMS_OF_A_PUBLISH, check_request_headers, items_of, prepare
+from gatehouse.gateways.http.routes.messages import PROBLEMS_OF_A_PUBLISH, check_request_headers, items_of, prepare
 from gatehouse.gateways.http.transacting import (
     CHECK_BACK,
     TRANSACTION,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import orjson
 
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.connections.flow import FLOOR_BYTES
+from gatehouse.gateways.door_side import FLOOR_BYTES
 from gatehouse.gateways.http.declaring import VALUES, wants_json
 from gatehouse.gateways.http.door import NAME
 from gatehouse.gateways.http.exchange import problem_document
@@ -23,7 +23,7 @@ from gatehouse.gateways.http.live.scope import Wanted
 from gatehouse.gateways.http.mapping import Publication, read_idempotency_key
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.routes.events import begin, checked_topic, may_follow, require_follow, selector_of
-from gatehouse.gateways.http.routes.publish import Batch, items_of, prepare, results_of
+from gatehouse.gateways.http.routes.messages import Batch, items_of, prepare, results_of
 from gatehouse.gateways.http.transacting import group_name
 from gatehouse.gateways.http.websocket.frames import Frame, check_fields, credit_in, id_of, name_in, read_frame, text_in
 from gatehouse.gateways.http.websocket.requests import REQUESTS

@@ -13,7 +13,7 @@ from gatehouse.gateways.admission.limits.limit import Quota
 from gatehouse.gateways.admission.principal import Principal
 from gatehouse.gateways.admission.rules import ADDRESS, TOPIC, Rule
 from gatehouse.gateways.contract import Services
-from gatehouse.gateways.switchboard import Delivery
+from gatehouse.gateways.door_side import Delivery
 from gatehouse.kernel.errors import UnknownPlace
 from gatehouse.kernel.message import Fetched, Retained, Stored, When
 from gatehouse.kernel.records.batch import NO_HEADERS

@@ -7,7 +7,7 @@ from gatehouse.gateways.amqp import codec, properties
 from gatehouse.gateways.amqp.config import AmqpConfig
 from gatehouse.gateways.amqp.methods import encode_method
 from gatehouse.gateways.amqp.tables import encode_table, text, typed
-from gatehouse.gateways.connections.flow import FLOOR_BYTES
+from gatehouse.gateways.door_side import FLOOR_BYTES
 from gatehouse.kernel.log.log import LogFull
 from tests.gateways.amqp.fakes import Client, Hub, publish
 

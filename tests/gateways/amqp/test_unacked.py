@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from gatehouse.gateways.amqp.consuming import Unacked
+from gatehouse.gateways.amqp.channel import Unacked
 from gatehouse.kernel.message import Handle
 
 

@@ -12,11 +12,11 @@ import pytest
 import uvloop
 
 from gatehouse.gateways.connections.capacity import Capacity
-from gatehouse.gateways.connections.connection import LINGER_TIMES, STILL_SENDING
 from gatehouse.gateways.connections.listener import RELIEVED_AT_ONCE, Listener
 from gatehouse.gateways.connections.settings import ConnectionSettings
 from gatehouse.gateways.contract import CONTRACT, GatewaySpec, Link, Listen, Services
 from gatehouse.gateways.kit import LISTEN, FakeHub
+from gatehouse.gateways.runtime import LINGER_TIMES, STILL_SENDING
 from tests.running_hub import free_port
 
 WAIT_S = 120.0              # for what never comes: a machine may stand still for seconds

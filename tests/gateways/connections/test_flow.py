@@ -7,7 +7,8 @@ import asyncio
 
 import pytest
 
-from gatehouse.gateways.connections.flow import (
+from gatehouse.gateways.connections.settings import ConnectionSettings
+from gatehouse.gateways.door_side import (
     FLOOR_BYTES,
     MUCH_BYTES,
     PART,
@@ -18,7 +19,6 @@ from gatehouse.gateways.connections.flow import (
     Timers,
     UnsentBudget,
 )
-from gatehouse.gateways.connections.settings import ConnectionSettings
 from gatehouse.gateways.kit import FakeLink
 from tests.gateways.connections.test_connection import Stage, run, until
 

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, cast
 
-from gatehouse.gateways.connections.connection import TICK_MS, TURN_MS, Wakeups
+from gatehouse.gateways.runtime import TICK_MS, TURN_MS, Wakeups
 
 
 class FakeTimer:

@@ -29,9 +29,9 @@ from gatehouse.kernel.message import (
 from gatehouse.kernel.port import HalfHolder, Port
 from gatehouse.kernel.records.batch import encode_headers, encode_key, varint
 from gatehouse.kernel.shedding import Shedding
-from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.state.topics import Topic, Topics, TopicSettings
 from gatehouse.kernel.world import FakeLoop
+from gatehouse.kernel.write.committer import Slices
 from tests.gateways.port_over import port_over
 
 NOW_MS = 1_700_000_000_000

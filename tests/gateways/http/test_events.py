@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from gatehouse.gateways.admission.admission import Admission, Denied
-from gatehouse.gateways.connections.flow import UnsentBudget
+from gatehouse.gateways.door_side import UnsentBudget
 from gatehouse.gateways.http.routes.events import filter_of
 from tests.gateways.http.fake_kernel import NOW_MS
 from tests.gateways.http.kit import Client, run_door, until

@@ -8,8 +8,8 @@ from typing import Any, cast
 from gatehouse.gateways.http.live.blocks import MESSAGE, Block, Entry
 from gatehouse.gateways.http.live.feed import Feed, TopicFeed
 from gatehouse.gateways.http.live.positions import Positions
-from gatehouse.kernel.slices import Slices
 from gatehouse.kernel.world import FakeLoop
+from gatehouse.kernel.write.committer import Slices
 
 HUB = bytes(16)
 PARTITION = 1

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from gatehouse.gateways.http.page import Cursor, decode_cursor, encode_cursor
-from gatehouse.gateways.http.routes import reading
+from gatehouse.gateways.http.routes import messages
 from gatehouse.kernel.message import Piece
 from gatehouse.kernel.records.batch import CONTROL
 from gatehouse.kernel.state.topics import Topic
@@ -286,7 +286,7 @@ def test_a_selector_across_pages() -> None:
 
 
 def test_a_selector_that_wants_nothing_is_answered_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "SEARCH_S", 3600.0)
+    monkeypatch.setattr(messages, "SEARCH_S", 3600.0)
 
     async def test(client: Client) -> None:
         document = await select(client, "missing = 1")
@@ -340,7 +340,7 @@ def test_one_call_searches_on_beyond_what_one_read_brings() -> None:
 
 
 def test_a_search_that_takes_too_long_says_how_far_it_got(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "SEARCH_S", 0.0)
+    monkeypatch.setattr(messages, "SEARCH_S", 0.0)
 
     async def test(client: Client) -> None:
         for number in range(30):

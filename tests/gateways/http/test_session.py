@@ -11,9 +11,9 @@ from typing import Any
 import orjson
 import pytest
 
-from gatehouse.gateways.connections.connection import ENDING
 from gatehouse.gateways.connections.open_connections import held_by
 from gatehouse.gateways.http.session import MAX_KEPT_BYTES, MAX_WAITING, HttpSession
+from gatehouse.gateways.runtime import ENDING
 from gatehouse.kernel.errors import StorageFull
 from gatehouse.kernel.message import Owner, Stored, tell
 from gatehouse.transactions.coordinator import CheckSettings

@@ -6,12 +6,11 @@ from __future__ import annotations
 import pytest
 
 from gatehouse.gateways.admission.admission import Admission
-from gatehouse.gateways.http.dispatch import RouteTable
+from gatehouse.gateways.http.dispatch import Hosts, RouteTable, authority_of, is_host, name_of
 from gatehouse.gateways.http.exchange import decode_levels, decode_number, decode_query, decode_seconds, split_target
-from gatehouse.gateways.http.hosts import Hosts, authority_of, is_host, name_of
 from gatehouse.gateways.http.problems import Refusal
 from gatehouse.gateways.http.routes import build_table
-from gatehouse.gateways.http.routes.publish import address_of_path
+from gatehouse.gateways.http.routes.messages import address_of_path
 from tests.gateways.http.fake_kernel import NOW_MS
 from tests.gateways.http.kit import Client, run_door
 

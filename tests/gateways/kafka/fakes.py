@@ -28,8 +28,7 @@ from gatehouse.kernel.groups.definitions import LiveGroups
 from gatehouse.kernel.groups.group_settings import ASSIGNED, GroupSettings, check_name, named_key
 from gatehouse.kernel.halves.producer_transactions import KnownTransaction
 from gatehouse.kernel.ids import Identity
-from gatehouse.kernel.log.frame import StateRecord
-from gatehouse.kernel.message import Fetched, FirstLevel, KnownProducer, Owner, Piece, Placement, Stored
+from gatehouse.kernel.message import Fetched, FirstLevel, KnownProducer, Owner, Piece, Placement, StateRecord, Stored
 from gatehouse.kernel.port import Port
 from gatehouse.kernel.records.batch import check_batch, records_of
 from gatehouse.kernel.records.validation import Divert, Validated

@@ -9,7 +9,7 @@ import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from gatehouse.gateways.connections.flow import SMALL_PART_BYTES
+from gatehouse.gateways.door_side import SMALL_PART_BYTES
 from gatehouse.gateways.kafka import codec
 from gatehouse.gateways.kafka.api.fetch import FETCH
 from gatehouse.gateways.kafka.api.produce import PRODUCE

@@ -30,7 +30,7 @@ from gatehouse.gateways.kafka.share_session import (
 from gatehouse.gateways.kit import FakeHub
 from gatehouse.kernel.groups.cursor import Cursor
 from gatehouse.kernel.groups.group_settings import GroupSettings, Pausing
-from gatehouse.kernel.groups.prefetcher import Prefetcher
+from gatehouse.kernel.groups.handing_out import Prefetcher
 from gatehouse.kernel.log.log import LogFull
 from gatehouse.kernel.message import Message, Stored
 from gatehouse.kernel.records.batch import encode_headers

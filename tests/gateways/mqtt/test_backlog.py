@@ -4,8 +4,8 @@ from __future__ import annotations
 import pytest
 
 from gatehouse.gateways.admission.guard import ReadBack
+from gatehouse.gateways.door_side import HeardAddress
 from gatehouse.gateways.mqtt.backlog import Found, Range
-from gatehouse.gateways.switchboard import HeardAddress
 from gatehouse.kernel.message import Fetched, FirstLevel, Place
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 from gatehouse.gateways.mqtt.backlog import CatchingUp
-from gatehouse.kernel.slices import SLICE_MS, Slices
 from gatehouse.kernel.world import FakeLoop
+from gatehouse.kernel.write.committer import SLICE_MS, Slices
 
 
 class Behind:

@@ -12,11 +12,11 @@ from gatehouse.gateways.admission.guard import Guard
 from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.gateways.admission.rules import read_rule
 from gatehouse.gateways.contract import Services
+from gatehouse.gateways.door_side import GATHERED_MESSAGES, PART_BYTES, PART_MESSAGES
 from gatehouse.gateways.kit import FakeHub, FakeLink
 from gatehouse.gateways.mqtt import GATEWAY
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.session import new_reader
-from gatehouse.gateways.switchboard import GATHERED_MESSAGES, PART_BYTES, PART_MESSAGES
 from gatehouse.kernel.addresses.routes import RouteEntry, Routes
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.errors import KernelError, MessageTooLarge, Stopping

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gatehouse.gateways.door_side import PART_MESSAGES
 from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt import GATEWAY
 from gatehouse.gateways.mqtt.codec import NEED_MORE, Meaning, decode_publishes, encode_pubacks
 from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.errors import ProtocolError
-from gatehouse.gateways.switchboard import PART_MESSAGES
 from gatehouse.kernel.api import Message
 from gatehouse.kernel.log.log import LogFull
 from gatehouse.kernel.shedding import Rung

@@ -9,8 +9,7 @@ import pytest
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.limits.limit import Quota
 from gatehouse.gateways.admission.principal import Principal
-from gatehouse.gateways.connections.connection import TICK_MS
-from gatehouse.gateways.connections.flow import FLOOR_BYTES
+from gatehouse.gateways.door_side import FLOOR_BYTES
 from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt import GATEWAY
 from gatehouse.gateways.mqtt.codec import fixed_header
@@ -18,6 +17,7 @@ from gatehouse.gateways.mqtt.config import MqttConfig
 from gatehouse.gateways.mqtt.inbox import LATE_ACKS_MAX
 from gatehouse.gateways.mqtt.packets import FILTERS_MAX
 from gatehouse.gateways.mqtt.session import SLOW_STEPS_PER_TURN
+from gatehouse.gateways.runtime import TICK_MS
 from gatehouse.kernel.addresses.address import MAX_LEVELS
 from tests.gateways.limiting import stored
 from tests.gateways.mqtt.conversations import connect

@@ -1,7 +1,7 @@
 """Subscribers that stall cost no more than one budget together, and lose nothing that QoS 1 promises."""
 from __future__ import annotations
 
-from gatehouse.gateways.connections.flow import UnsentBudget
+from gatehouse.gateways.door_side import UnsentBudget
 from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt.backlog import FETCH_BYTES, LEAST_RANGES
 from gatehouse.gateways.mqtt.config import MqttConfig

@@ -15,9 +15,9 @@ from typing import Any, Final, cast
 
 import pytest
 
-from gatehouse.gateways.connections.connection import WRITER_SLOW
 from gatehouse.gateways.connections.settings import ConnectionSettings
 from gatehouse.gateways.contract import Listen
+from gatehouse.gateways.runtime import WRITER_SLOW
 from gatehouse.gateways.tls import transport as tls_transport
 from gatehouse.gateways.tls.certificates import validity
 from gatehouse.gateways.tls.tls import TlsFault, TlsSettings, server_context

@@ -3,8 +3,8 @@ from __future__ import annotations
 
 from gatehouse.kernel.delivery.deliveries import MAX_WAITING, OPEN_HERE_BYTES, PORTION
 from gatehouse.kernel.message import Delivery
-from gatehouse.kernel.slices import SLICE_MS, Slices
 from gatehouse.kernel.world import FakeLoop
+from gatehouse.kernel.write.committer import SLICE_MS, Slices
 from tests.kernel.batches import batch_of
 from tests.kernel.rig import Rig
 

@@ -9,7 +9,7 @@ import pytest
 from gatehouse.kernel.groups.dead_lettering import deaths_of
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings
-from gatehouse.kernel.groups.prefetcher import ENTERED_KEPT
+from gatehouse.kernel.groups.handing_out import ENTERED_KEPT
 from gatehouse.kernel.groups.queues import COME_BACK_MS
 from gatehouse.kernel.records.batch import encode_headers
 from gatehouse.kernel.records.headers import NEVER

@@ -17,8 +17,8 @@ from gatehouse.kernel.groups.cursor import MAX_ATTEMPT, Lease
 from gatehouse.kernel.groups.dead_lettering import deaths_of
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, Queue, QueueSettings, Retry
+from gatehouse.kernel.groups.handing_out import POP_BYTES, Membership
 from gatehouse.kernel.groups.leasing import LAZY_MS
-from gatehouse.kernel.groups.members import POP_BYTES, Membership
 from gatehouse.kernel.message import Leased
 from gatehouse.kernel.records.batch import CARRIED_HEADERS, read_headers
 from gatehouse.kernel.settings import KernelSettings

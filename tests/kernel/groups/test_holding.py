@@ -6,8 +6,8 @@ import pytest
 from gatehouse.kernel.groups.dead_lettering import deaths_of
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import ASSIGNED, GroupSettings, QueueSettings, Retry
+from gatehouse.kernel.groups.handing_out import HoldLimit, Membership
 from gatehouse.kernel.groups.leasing import HOLD_STEP_MS
-from gatehouse.kernel.groups.members import HoldLimit, Membership
 from gatehouse.kernel.message import Handle
 from tests.kernel.groups.test_full_disk import FullRig
 from tests.kernel.groups.test_groups import Taker, handles, join, pop, send, values

@@ -10,8 +10,8 @@ import pytest
 
 from gatehouse.kernel.groups.group import LINGER_MS, LINGERING_MAX, ROUND_BYTES, LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings
+from gatehouse.kernel.groups.handing_out import Budget
 from gatehouse.kernel.groups.leasing import LAZY_MS
-from gatehouse.kernel.groups.members import Budget
 from gatehouse.kernel.message import Leased
 from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.groups.test_groups import Taker, handles, join, pop, send

@@ -9,9 +9,9 @@ from gatehouse.kernel.groups.dead_lettering import DeadLettering
 from gatehouse.kernel.groups.expiry import Expiry, QueueExpiry
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings, QueueSettings
+from gatehouse.kernel.groups.handing_out import Prefetcher, Verdict
 from gatehouse.kernel.groups.max_length import MaxLength
 from gatehouse.kernel.groups.policy import EXPIRED, KeyOrder, Ordering, Policy, Selecting
-from gatehouse.kernel.groups.prefetcher import Prefetcher, Verdict
 from gatehouse.kernel.message import Leased
 from gatehouse.kernel.state.topics import TopicSettings
 from tests.kernel.groups.test_groups import handles, pop, send, values

@@ -9,7 +9,7 @@ import pytest
 from gatehouse.kernel.errors import OffsetOutOfRange
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import GroupSettings
-from gatehouse.kernel.groups.prefetcher import FETCH_BYTES, STRETCHES
+from gatehouse.kernel.groups.handing_out import FETCH_BYTES, STRETCHES
 from gatehouse.kernel.index.reader import COLD_BYTES
 from gatehouse.kernel.message import Fetched, Leased
 from tests.kernel.rig import Rig

@@ -9,8 +9,8 @@ import pytest
 
 from gatehouse.kernel.index.index import BLOCK_ENTRIES, Entry, Index, block_key
 from gatehouse.kernel.index.memtable import Checkpoint, Memtable, Positions
-from gatehouse.kernel.log.frame import Entries
 from gatehouse.kernel.log.log import Segment
+from gatehouse.kernel.message import Entries
 from gatehouse.kernel.state.state import StateChanges
 from gatehouse.kernel.state.store import IndexStore, MemoryStore, RocksStore
 

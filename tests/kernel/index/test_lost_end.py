@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from gatehouse.kernel.log.frame import decode_head
 from gatehouse.kernel.log.segments import SEGMENT_HEADER_BYTES
+from gatehouse.kernel.message import decode_head
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.state import Kind
 from gatehouse.kernel.state.topics import TopicSettings

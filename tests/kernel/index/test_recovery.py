@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gatehouse.kernel.index.index import _META
-from gatehouse.kernel.log.frame import Entries, StateRecord, encode_head
+from gatehouse.kernel.message import Entries, StateRecord, encode_head
 from gatehouse.kernel.settings import KernelSettings
 from gatehouse.kernel.state.state import Kind, offset_record
 from tests.kernel.rig import Rig

@@ -4,8 +4,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatehouse.kernel.log.frame import Entries
-from gatehouse.kernel.state.watermarks import PAGE_PARTITIONS, Watermarks
+from gatehouse.kernel.message import Entries
+from gatehouse.kernel.state.state import PAGE_PARTITIONS, Watermarks
 
 PARTITIONS = (0, 1, PAGE_PARTITIONS - 1, PAGE_PARTITIONS, 5 * PAGE_PARTITIONS + 3, 1 << 50)
 entries_lists = st.lists(st.tuples(st.sampled_from(PARTITIONS), st.integers(0, 1_000), st.integers(1, 50)), max_size=20)

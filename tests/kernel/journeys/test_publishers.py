@@ -11,20 +11,22 @@ from gatehouse.gateways.admission.own_topics import ROUTES
 from gatehouse.kernel.addresses.routes import Routes
 from gatehouse.kernel.groups.group_settings import GroupSettings
 from gatehouse.kernel.journeys.looking import Journey
-from gatehouse.kernel.log.frame import (
+from gatehouse.kernel.log.memory_log import MemoryLog
+from gatehouse.kernel.message import (
     AUTHOR_BITS,
     COLUMN_HEAD_BYTES,
+    MANY,
     MAX_AUTHORS,
     MAX_TEXT_BYTES,
+    NOBODY,
     U32,
     CorruptAuthors,
+    Origin,
     column_length,
     decode_authors,
     encode_authors,
     note_names,
 )
-from gatehouse.kernel.log.memory_log import MemoryLog
-from gatehouse.kernel.message import MANY, NOBODY, Origin
 from gatehouse.kernel.records.batch import sound_records
 from gatehouse.kernel.settings import JourneySettings
 from gatehouse.kernel.state.topics import Topic

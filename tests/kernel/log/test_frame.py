@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatehouse.kernel.log.frame import BadHead, Entries, StateRecord, decode_head, encode_head
+from gatehouse.kernel.message import BadHead, Entries, StateRecord, decode_head, encode_head
 
 I64 = st.integers(-(1 << 63), (1 << 63) - 1)
 U32 = st.integers(0, (1 << 32) - 1)

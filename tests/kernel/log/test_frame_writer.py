@@ -16,10 +16,10 @@ import uvloop
 from crc32c import crc32c
 
 from gatehouse import log_thread
+from gatehouse.gateways.runtime import Completions, HubLoop, ThreadWorker
 from gatehouse.kernel.log.log import FrameWriter, LogFailed, LogFull, Place
 from gatehouse.kernel.log.segments import AHEAD_BYTES, RealDisk, SegmentLog
 from gatehouse.kernel.write.committer import WorkerWriter
-from gatehouse.runtime import Completions, HubLoop, ThreadWorker
 from tests.running_hub import DEADLINE_S
 
 WAYS = ["worker"] if log_thread.NativeJobs is None else ["worker", "native"]

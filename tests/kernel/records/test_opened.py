@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatehouse.kernel.groups.prefetcher import leased_of
+from gatehouse.kernel.groups.handing_out import leased_of
 from gatehouse.kernel.message import Piece
 from gatehouse.kernel.records.batch import HEADER_BYTES, missing, records_of, sound_records
 from gatehouse.kernel.records.opened import PART_RECORDS, UNLIMITED, Opened, opened_whole, parts_of

@@ -5,8 +5,8 @@ import pytest
 
 from gatehouse.kernel.index.index import Index
 from gatehouse.kernel.index.memtable import Checkpoint, Memtable, Positions
-from gatehouse.kernel.log.frame import StateRecord
 from gatehouse.kernel.log.log import KEPT_BASE, Segment
+from gatehouse.kernel.message import StateRecord
 from gatehouse.kernel.state.reading import StatePages
 from gatehouse.kernel.state.state import Held, Kind, StateChanges, StateTable, decode_held, encode_held
 from gatehouse.kernel.state.store import MemoryStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatehouse.kernel.log.frame import StateRecord
+from gatehouse.kernel.message import StateRecord
 from gatehouse.kernel.state.reading import StatePages, StateWalk
 from gatehouse.kernel.state.state import Kind
 from tests.kernel.state.test_state import Table

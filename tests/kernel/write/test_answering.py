@@ -4,11 +4,10 @@ from __future__ import annotations
 import pytest
 
 from gatehouse.kernel.message import Stored
-from gatehouse.kernel.slices import SLICE_MS
 from gatehouse.kernel.state.topics import TopicSettings
 from gatehouse.kernel.world import FakeLoop
 from gatehouse.kernel.write.batches import STEP_RECORDS
-from gatehouse.kernel.write.committer import STEP_OWNERS
+from gatehouse.kernel.write.committer import SLICE_MS, STEP_OWNERS
 from gatehouse.kernel.write.validating import OPEN_HERE_BYTES
 from tests.kernel.batches import batch_of
 from tests.kernel.delivery.test_slices import step, turns_of

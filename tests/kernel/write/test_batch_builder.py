@@ -7,8 +7,7 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatehouse.kernel.log.frame import WHOLE
-from gatehouse.kernel.message import FirstLevel, Piece, Placement
+from gatehouse.kernel.message import WHOLE, FirstLevel, Piece, Placement
 from gatehouse.kernel.records.batch import as_batch, check_batch, encode_headers, encode_key, records_of
 from gatehouse.kernel.write.pending_frame import RUN_LIMIT, BatchBuilder, Sealed
 from tests.kernel.batches import batch_of

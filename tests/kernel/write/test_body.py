@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gatehouse.kernel.log.frame import NOBODY_NUMBER, U32
-from gatehouse.kernel.message import Origin, Piece
+from gatehouse.kernel.message import NOBODY_NUMBER, U32, Origin, Piece
 from gatehouse.kernel.records.batch import encode_headers, encode_key, encode_record, records_of
 from gatehouse.kernel.write import pending_frame
 

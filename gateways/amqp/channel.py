@@ -1,25 +1,31 @@
-"""The channels of one connection, and what each does: its methods in the order they came, what it publishes and is
-confirmed, its deliveries, its end.
+"""A channel of a connection, and what it does: its methods in the order they came, what it publishes and is confirmed,
+its deliveries, its end.
 
 Rules kept here: what the client asked before is done before (publishes are appended, acknowledgements applied, then the
 next method), and what one turn of reading asked is done together; replies leave in the order of the requests, a durable
-change's once it is durable, and any once what was acknowledged before it is. A refused channel (channel.close) is not
-listened to until the client has agreed (channel.close-ok) or closes it itself.
+change's once it is durable, and any once what was acknowledged before it is.
 
-A burst of publishes is one append, and a small one enters with those of other connections (`switchboard.Gathering`).
-With confirms (RabbitMQ's extension) one acknowledgement with `multiple` answers everything of a channel that one flush
-made durable.
+A burst of publishes is one append, and a small one enters with those of other connections (`door_side.Gathering`). With
+confirms (RabbitMQ's extension) one acknowledgement with `multiple` answers everything of a channel that one flush made
+durable.
+
+Who gets messages of a queue on it: consumers with their prefetch, and basic.get. A consumer says how many messages it
+has `room` for and is handed them once per flush; they become one write. A delivery that needs an acknowledgement stays
+with the channel until it is settled: acknowledged, given back, refused. It has a tag; tags count up from 1 for the life
+of the channel. What one flush brought to one consumer is one run of them: acknowledging all up to a tag releases whole
+runs, and only single acknowledgements look inside one.
 """
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final, cast
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from gatehouse.gateways.admission.errors import OverQuota
-from gatehouse.gateways.amqp import codec
-from gatehouse.gateways.amqp.channel_requests import ChannelRequests
-from gatehouse.gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, Origin, Unacked
+from gatehouse.gateways.amqp import codec, mapping
 from gatehouse.gateways.amqp.errors import (
     NO_METHOD,
     AmqpError,
@@ -29,9 +35,8 @@ from gatehouse.gateways.amqp.errors import (
     precondition,
     refused,
 )
-from gatehouse.gateways.amqp.methods import IDS, Arguments, decode_method, encode_method, start_of
-from gatehouse.gateways.amqp.publishing import Contents, of_publish
-from gatehouse.gateways.amqp.tx import Tx
+from gatehouse.gateways.amqp.methods import IDS, Arguments, encode_method, of_publish
+from gatehouse.gateways.amqp.tables import Field
 from gatehouse.kernel.errors import (
     CreateDenied,
     IdempotencyConflict,
@@ -42,223 +47,52 @@ from gatehouse.kernel.errors import (
     TooManyTopics,
     UnknownTopic,
 )
-from gatehouse.kernel.groups.members import Budget
-from gatehouse.kernel.message import Stored
+from gatehouse.kernel.groups.handing_out import Budget, HoldLimit
+from gatehouse.kernel.message import DOOR_MASK, Handle, Stored
+from gatehouse.tracing.context import HEADER as TRACEPARENT
 
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.guard import Guard
+    from gatehouse.gateways.amqp.channel_requests import ChannelRequests
     from gatehouse.gateways.amqp.direct_reply import ReplyConsumer
+    from gatehouse.gateways.amqp.publishing import Contents
     from gatehouse.gateways.amqp.session import AmqpSession
     from gatehouse.gateways.amqp.telling import NoticeConsumer
-    from gatehouse.kernel.api import Message
-    from gatehouse.kernel.message import Handle
+    from gatehouse.gateways.amqp.tx import Tx
+    from gatehouse.gateways.amqp.vhost import AmqpQueue
+    from gatehouse.kernel.api import LeasedGroupPort, MembershipPort, Message
+    from gatehouse.kernel.message import Leased
 
-FRAME_ERROR: Final = 501
 COMMAND_INVALID: Final = 503
-CHANNEL_ERROR: Final = 504
 RESOURCE_ERROR: Final = 506
-NOT_ALLOWED: Final = 530
-OPEN: Final = start_of("channel.open")
-CLOSE: Final = start_of("channel.close")
-CLOSE_OK: Final = start_of("channel.close-ok")
-CONTENT_BYTES_MAX: Final = 64 << 20    # of contents that have begun on all channels of a connection
 WAITING_REPLIES_MAX: Final = 10_000    # requests of one channel whose answers wait for the disk
 
+UNACKNOWLEDGED_MAX: Final = 1 << 16
+"""Deliveries of one channel that may await acknowledgement where the client set no prefetch: more wait in the queue."""
 
-class Channels:
-    """All of one connection: opened, fed, refused, closed."""
+DELIVERY_COUNT: Final = "x-delivery-count"
+"""The header that says how often a message of a queue with a delivery limit has come back."""
 
-    def __init__(self, connection: AmqpSession) -> None:
-        self.channel_max = 0
-        self.open: dict[bytes, Channel] = {}
-        """The channels that the hub listens to, by their number in two bytes."""
+ROUND_MIN: Final = 16                  # deliveries of the first flush to a consumer, before their size is known
+ROUND_MAX: Final = 8192                # and of any later one
 
-        self.tx_bytes = 0
-        """Of publishes that wait for a commit, on all of them."""
+S = TypeVar("S")
+"""Who the deliveries went to."""
 
-        self._connection = connection
-        self._content_bytes = 0                            # of contents that have begun and are not whole
-        self._by_number: dict[int, Channel] = {}           # and those that were refused
-        self._unfinished: dict[Channel, None] = {}
-
-    def limit(self, channel_max: int) -> None:
-        """How many channels there may be, as it was agreed."""
-        self.channel_max = channel_max
-
-    def keep_tx(self, size_bytes: int) -> None:
-        """So much more of publishes waits for a commit; less where it is negative."""
-        self.tx_bytes += size_bytes
-
-    def has_tx(self, raw: bytes) -> bool:
-        """Whether the channel of this number in two bytes has transactions."""
-        channel = self.open.get(raw)
-        return channel is not None and channel.tx is not None
-
-    def __iter__(self) -> Iterator[Channel]:
-        return iter([*self._by_number.values()])
-
-    # ---- frames
-
-    def take_frame(self, kind: int, number: int, payload: bytes) -> None:
-        """One whole frame. Raises AmqpError for what ends the connection."""
-        channel = self._by_number.get(number)
-        if channel is None:
-            self._open(kind, number, payload)
-        elif channel.closing:
-            if kind == codec.METHOD and payload[:4] in (CLOSE, CLOSE_OK):
-                self._drop(channel)
-                if payload[:4] == CLOSE:
-                    channel.reply(encode_method("channel.close-ok"))
-        else:
-            try:
-                self._take(channel, kind, payload)
-            except ChannelFault as error:
-                self.refuse(channel, error)
-
-    def _take(self, channel: Channel, kind: int, payload: bytes) -> None:
-        if kind == codec.METHOD:
-            self._take_method(channel, payload)
-        elif kind == codec.HEADER:
-            channel.contents.take_header(payload)
-        elif kind == codec.BODY:
-            channel.contents.take_body(payload)
-        else:
-            raise ConnectionFault(FRAME_ERROR, f"a frame of the unknown type {kind}")
-        if channel.publishing.pending:
-            self._unfinished[channel] = None
-
-    def _take_method(self, channel: Channel, payload: bytes) -> None:
-        name, arguments = decode_method(payload)
-        try:
-            if name == "channel.close":
-                self.finish_turn()
-                self._connection.guard.settle()
-                channel.hold_answers()
-                channel.end()
-                self._drop(channel)
-                channel.reply(encode_method("channel.close-ok"))
-            elif name == "channel.open":
-                raise ConnectionFault(CHANNEL_ERROR, "second 'channel.open' seen")
-            else:
-                channel.take_method(name, arguments, payload)
-        except AmqpError as error:
-            error.method = error.method if any(error.method) else IDS[name]
-            raise
-
-    def take_acks(self, channel: Channel, tags: list[int]) -> None:
-        """A burst of acknowledgements, negative tags standing for all before them too."""
-        try:
-            channel.ack_many(tags)
-        except ChannelFault as error:
-            error.method = IDS["basic.ack"]
-            self.refuse(channel, error)
-
-    # ---- what is put together
-
-    def reserve(self, size: int) -> None:
-        """A content of this size is on its way. Raises ConnectionFault 506 where too much is."""
-        self._content_bytes += size
-        if self._content_bytes > max(CONTENT_BYTES_MAX, self._connection.message_bytes_max):
-            raise ConnectionFault(RESOURCE_ERROR, f"contents of more than {CONTENT_BYTES_MAX} bytes begun at once")
-
-    def note_part(self, size: int) -> None:  # decision 231
-        """A part of a content has come, and waits for the rest. Raises ConnectionFault 506 where the connections of
-        this door have too much of that together."""
-        broker = self._connection.broker
-        broker.note_begun(size)
-        if broker.begun_bytes > broker.begun_bytes_max:
-            raise ConnectionFault(RESOURCE_ERROR, f"contents of more than {broker.begun_bytes_max} bytes begun at once "
-                                                  "by all connections")
-
-    def release(self, size: int, parts: int) -> None:
-        """A content of this size, for which `reserve` was called, is whole or was dropped; `parts`: what had come."""
-        self._content_bytes -= size
-        self._connection.broker.note_begun(-parts)
-
-    # ---- the end of a turn
-
-    def note_unfinished(self, channel: Channel) -> None:
-        """Remember a channel that has something to append or settle at the end of the turn."""
-        self._unfinished[channel] = None
-
-    def finish_turn(self) -> None:
-        """Append and settle what the frames so far asked for. Raises AmqpError for what ends the connection."""
-        while self._unfinished:
-            channel = next(iter(self._unfinished))         # in the order they began: Spring publishes by many channels
-            del self._unfinished[channel]
-            try:
-                channel.finish_turn()
-            except ChannelFault as error:
-                self.refuse(channel, error)
-
-    def hold_answers(self) -> bool:
-        """As each channel does. Whether any answer waits."""
-        waiting = [channel.hold_answers() for channel in self]         # each of them, whatever the first says
-        return any(waiting)
-
-    # ---- opening and closing
-
-    def _open(self, kind: int, number: int, payload: bytes) -> None:
-        if kind != codec.METHOD or payload[:4] != OPEN:
-            if payload[:4] == CLOSE_OK:
-                return
-            fault = ConnectionFault(CHANNEL_ERROR, "expected 'channel.open'")
-            if kind == codec.METHOD:
-                fault.method = int.from_bytes(payload[:2], "big"), int.from_bytes(payload[2:4], "big")
-            raise fault
-        if len(self._by_number) >= self.channel_max:  # decision 325
-            raise ConnectionFault(NOT_ALLOWED, f"number of channels opened ({len(self._by_number)}) has reached the "
-                                               f"negotiated channel_max ({self.channel_max})")
-        channel = self._by_number[number] = Channel(number, self._connection)
-        self.open[channel.raw] = channel
-        channel.reply(encode_method("channel.open-ok"))
-
-    def refuse(self, channel: Channel, error: ChannelFault) -> None:
-        """The channel is closed; what it had asked for before stands."""
-        if self.open.get(channel.raw) is not channel:      # there may be another of its number by now
-            return
-        del self.open[channel.raw]
-        self._unfinished[channel] = None
-        self.finish_turn()
-        self._connection.guard.settle()        # what is refused of that is told before another has its number
-        self._connection.count(f"channel_{error.code}")
-        channel.refuse(error)
-
-    def _drop(self, channel: Channel) -> None:
-        del self._by_number[channel.number]
-        self.open.pop(channel.raw, None)
-
-    def wake(self) -> None:
-        """Deliver more on every channel: the client takes more."""
-        for channel in self:
-            channel.wake()
-
-    def check_rights(self) -> None:
-        """Consumers whose right has gone end."""
-        for channel in self:
-            channel.check_rights()
-
-    def describe(self) -> dict[str, Any]:
-        """For people."""
-        return {"subscriptions": sum([len(channel.consumers) for channel in self]),
-                "channels": [channel.describe() for channel in self]}
-
-    def end(self) -> None:
-        """The connection has ended. Idempotent."""
-        ended, self._by_number, self.open, self._unfinished = self._by_number, {}, {}, {}
-        for channel in ended.values():
-            channel.end()
+Open = Handle | None
+"""None: acknowledged already."""
 
 
 class Channel:
     """One of them: what it was asked, has published and was given."""
 
-    def __init__(self, number: int, connection: AmqpSession) -> None:
+    def __init__(self, number: int, connection: AmqpSession, make_contents: Callable[[Channel], Contents],
+                 make_requests: Callable[[Channel], ChannelRequests]) -> None:
         self.number = number
         self.raw = number.to_bytes(2, "big")
         self.connection = connection
         connection.broker.totals.channels_opened += 1
-        self.contents = Contents(self)
+        self.contents = make_contents(self)
         self.publishing = Publishing(self, confirms=False)
         self._unconfirmed: Publishing | None = None        # of before confirm.select: its numbers are never told
         self.consumers: dict[str, Consumer] = {}
@@ -274,7 +108,7 @@ class Channel:
         self._replies: deque[list[Any]] = deque()      # [bytes, whether it may leave, what then], the first may not
         self._has_acked = False                # something that no answer waits for, and may not be on the disk
         self._settling: dict[tuple[str, Origin], list[Handle]] = {}
-        self._requests = ChannelRequests(self)
+        self._requests = make_requests(self)
 
     # ---- methods
 
@@ -490,10 +324,9 @@ class Channel:
         if not self.publishing.confirms:
             self._unconfirmed, self.publishing = self.publishing, Publishing(self, confirms=True)
 
-    def begin_tx(self) -> None:
-        """What is published and settled from here on waits for a commit."""
-        if self.tx is None:
-            self.tx = Tx(self)
+    def begin_tx(self, tx: Tx) -> None:
+        """What is published and settled from here on waits for a commit of this one."""
+        self.tx = tx
 
     def on_confirmed(self, frames: bytes) -> None:
         if not self.closing:
@@ -667,7 +500,7 @@ class Publishing:
             self.expect(tag)
 
     def enter_alone(self, guard: Guard, messages: list[Message], token: object, size_bytes: int) -> bool:
-        """See `switchboard.Gatherer`."""
+        """See `door_side.Gatherer`."""
         last = token if isinstance(token, int) else len(messages)
         try:
             self._append_what_fits(messages, list(range(last - len(messages) + 1, last + 1)), was_gathered=True)
@@ -676,12 +509,12 @@ class Publishing:
         return False
 
     def on_gathered(self, token: object, error: Exception | None) -> bool:
-        """See `switchboard.Gatherer`: what is answered together has one acknowledgement."""
+        """See `door_side.Gatherer`: what is answered together has one acknowledgement."""
         self._gathered.append(Stored(token, error, 0, []))
         return len(self._gathered) == 1
 
     def on_all_gathered(self) -> None:
-        """See `switchboard.Gatherer`."""
+        """See `door_side.Gatherer`."""
         gathered, self._gathered = self._gathered, []
         self.on_stored(gathered)
 
@@ -723,3 +556,334 @@ class Publishing:
         if self.confirms:
             self._count(self._answered)
         self._channel.on_confirmed(b"".join(out) if self.confirms else b"")
+
+
+# --- deliveries -------------------------------------------------------------------------------------------------------
+
+class Origin(ABC):
+    """Where deliveries of a channel came from."""
+
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.out = 0                           # deliveries that await their acknowledgement
+
+    def note_out(self, by: int) -> None:
+        """So many more, or fewer, await it."""
+        self.out += by
+
+    @abstractmethod
+    def settle(self, how: str, handles: list[Handle], *, at_once: bool = False) -> None:
+        """What became of these: `ack`, `release` or `reject`. `at_once`: in the frame that is being filled."""
+
+    def read(self, handles: list[Handle], on_read: Callable[[list[Leased] | None], None]) -> None:
+        """Read these, as they are to be rejected; None where that cannot be. What is no queue has nothing to read."""
+        on_read([])
+
+    def reject_read(self, handles: list[Handle], messages: list[Leased]) -> None:
+        """Reject these, which were read, in the frame that is being filled."""
+        self.settle("reject", handles, at_once=True)
+
+
+class ConsumerSource(Origin):
+    """A queue: what settling its deliveries needs."""
+
+    def __init__(self, channel: Channel, queue: AmqpQueue, timeout_ms: int | None = None) -> None:
+        super().__init__(channel)
+        self.queue = queue
+        self._timeout_ms = timeout_ms          # its own, for its deliveries
+        self._group: LeasedGroupPort | None = None     # whose messages it was given
+
+    def settle(self, how: str, handles: list[Handle], *, at_once: bool = False) -> None:
+        broker = self.channel.connection.broker
+        queues = broker.queues
+        if how == "ack":
+            broker.totals.acknowledged += len(handles)
+            if self._group is not None:
+                self._group.ack(handles, lazily=not at_once)
+        elif how == "release":
+            broker.totals.given_back += len(handles)
+            queues.release(self.queue, handles)
+        else:
+            queues.reject(self.queue, handles)
+
+    def read(self, handles: list[Handle], on_read: Callable[[list[Leased] | None], None]) -> None:
+        self.channel.connection.broker.queues.read_leased(self.queue, handles, on_read)
+
+    def reject_read(self, handles: list[Handle], messages: list[Leased]) -> None:
+        self.channel.connection.broker.queues.reject_read(self.queue, handles, messages)
+
+    def hold_limit(self) -> HoldLimit | None:
+        """How long a delivery may be without an acknowledgement: as the consumer says, its queue, or the
+        hub."""
+        own_ms = self.queue.settings.consumer_timeout_ms if self._timeout_ms is None else self._timeout_ms
+        timeout_ms = self.channel.connection.consumer_timeout_ms if own_ms is None else own_ms
+        return HoldLimit(timeout_ms, partial(self.channel.on_overdue, timeout_ms)) if timeout_ms else None
+
+    def side_of(self, leased: Leased) -> bytes:
+        """Exchange, routing key and properties that the client sees, as bytes."""
+        headers = leased[7]
+        is_plain = leased[8] & DOOR_MASK == codec.DOOR and headers.find(TRACEPARENT) < 0
+        side = codec.own_side(headers) if is_plain else b""
+        side = side or self.channel.connection.broker.queues.side_of(self.queue, leased)
+        if leased[2] < 2 or self.queue.settings.delivery_limit is None:
+            return side
+        return mapping.with_header(side, DELIVERY_COUNT, Field("l", leased[2] - 1))
+
+
+class Got(ConsumerSource):
+    """One basic.get, which no limit of consumers counts."""
+
+    def __init__(self, channel: Channel, queue: AmqpQueue, *, no_ack: bool) -> None:
+        super().__init__(channel, queue)
+        self._no_ack = no_ack
+        self._reply = channel.reply_when_stored(b"")
+
+    def begin(self) -> None:
+        """Ask for a message; the answer goes to the client in its turn. Raises ConnectionFault 540 for streams."""
+        connection = self.channel.connection
+        hold = None if self._no_ack else self.hold_limit()
+        connection.broker.queues.take(self.queue, self._answer, hold, connection.guard.origin)
+
+    def _answer(self, leased: Leased | None) -> None:
+        channel = self.channel
+        broker = channel.connection.broker
+        if leased is None:
+            broker.totals.got_nothing += 1
+            self._reply[0] = codec.frame(codec.METHOD, channel.number, encode_method("basic.get-empty"))
+        elif channel.closing:
+            broker.queues.release(self.queue, [leased[:3]])
+        else:
+            tag = self._tag_of(leased)
+            self._reply[0] = encode_get_ok(self, tag, leased, broker.queues.ready(self.queue))
+            channel.connection.handed_out(1, len(self._reply[0]), self.queue.name)
+        channel.release_replies(self._reply)
+
+    def _tag_of(self, leased: Leased) -> int:
+        """The delivery tag of a message that awaits its acknowledgement, or has it by that."""
+        channel, broker = self.channel, self.channel.connection.broker
+        if self._no_ack:
+            broker.totals.got_auto += 1
+            broker.queues.ack(self.queue, [leased[:3]])
+            return channel.unacked.give_tags(1)
+        broker.totals.got_manual += 1
+        self._group = broker.queues.group_of(self.queue)
+        tag = channel.unacked.add(self, [leased[:3]])
+        self.note_out(1)
+        return tag
+
+    def note_out(self, by: int) -> None:
+        self.out += by
+        self.channel.note_got(by)
+
+
+class Consumer(ConsumerSource):
+    """One basic.consume; a member of its queue's group."""
+
+    def __init__(self, channel: Channel, queue: AmqpQueue, tag: str, *, no_ack: bool, exclusive: bool,
+                 limit: int, priority: int = 0, timeout_ms: int | None = None) -> None:
+        super().__init__(channel, queue, timeout_ms)
+        self.priority = priority
+        self.tag = tag
+        self.raw_tag = codec.short_string(tag)
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.limit = limit                     # deliveries without acknowledgement; 0: no limit of its own
+        self._membership: MembershipPort | None = None         # while it is attached
+        self._round = ROUND_MIN                # messages of one flush: as many as fit the bytes that may wait unsent
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether it is handed messages."""
+        return self._membership is not None
+
+    # decision 61: a consumer is a member of the queue's own group
+    def attach(self) -> None:
+        """Be handed messages from now on, as many as there is room for, once per flush."""
+        connection = self.channel.connection
+        group = self._group = connection.broker.queues.group_of(self.queue)
+        budget = None if self.no_ack else self.channel.budget
+        self._membership = group.join(self, 0, keeps=not self.no_ack, budget=budget, lazily=True,
+                                      hold=self.hold_limit(), priority=self.priority, taker=connection.guard.origin)
+        self.top_up()
+
+    def detach(self) -> None:
+        """Be given no more messages; what was handed over stays with the channel."""
+        membership, self._membership = self._membership, None
+        if membership is not None:
+            membership.retire()
+
+    def top_up(self) -> None:
+        """Its room has changed: it may be given more messages, or fewer."""
+        membership = self._membership
+        if membership is not None:
+            membership.add_credit(self.room() - membership.untold - membership.credit)
+
+    def room(self) -> int:
+        """How many messages it may be given now; the channel's own limit is its budget."""
+        if not self.channel.may_deliver():
+            return 0
+        connection = self.channel.connection
+        most = min(self._round, connection.out_room()) if connection.guard.limits_out else self._round
+        if self.no_ack:
+            return 0 if self.channel.is_full else most
+        return most if self.limit == 0 else min(most, self.limit - self.out)
+
+    def on_leased(self, messages: list[Leased]) -> None:
+        """Messages for this consumer, in order. Called once per flush at most."""
+        channel = self.channel
+        connection = channel.connection
+        if self.no_ack:
+            first = channel.unacked.give_tags(len(messages))
+            connection.broker.totals.consumed_auto += len(messages)
+        else:
+            first = channel.unacked.add(self, [message[:3] for message in messages])
+            self.out += len(messages)
+            connection.broker.totals.consumed_manual += len(messages)
+        frames = codec.encode_deliveries(channel.raw, self.raw_tag, first, connection.body_max, messages, self.side_of)
+        if not channel.closing:                # what it was handed before goes back with all that it holds
+            connection.write(frames)
+        connection.handed_out(len(messages), len(frames), self.queue.name)
+        self._round = min(max(connection.unsent_max // (len(frames) // len(messages)), 1), ROUND_MAX)
+        if not self.no_ack and channel.is_full:
+            channel.hold_others()
+        self.top_up()
+
+    def on_gone(self) -> None:
+        """The consumer ends: its queue is gone, or the right to it. The client is told if it wants that (RabbitMQ's
+        extension consumer_cancel_notify)."""
+        channel = self.channel
+        self._membership = None
+        channel.consumers.pop(self.tag, None)
+        if channel.connection.wants_cancels:
+            channel.reply(encode_method("basic.cancel", consumer_tag=self.tag, no_wait=True))
+
+
+def encode_get_ok(source: ConsumerSource, tag: int, leased: Leased, left: int) -> bytes:
+    """basic.get-ok with its content. `left`: messages that are ready after this one."""
+    side, body, redelivered = source.side_of(leased), leased[6] or b"", leased[2] > 1
+    split = codec.names_end(side)
+    channel = source.channel
+    method = (b"\0\x3c\0\x47" + tag.to_bytes(8, "big") + bytes((redelivered,)) + side[:split]
+              + min(left, 0xFFFFFFFF).to_bytes(4, "big"))
+    return (codec.frame(codec.METHOD, channel.number, method)
+            + codec.encode_content(channel.raw, side[split:], body, channel.connection.body_max))
+
+
+class Run(Generic[S]):
+    """Deliveries of one source, with consecutive tags."""
+
+    def __init__(self, first: int, source: S, handles: list[Open]) -> None:
+        self.first: int = first
+        self.source: S = source
+        self.handles: list[Open] = handles
+        self.open: int = len(handles)
+
+
+class Unacked(Generic[S]):
+    """Deliveries of one channel that await their acknowledgement."""
+
+    def __init__(self) -> None:
+        self.next_tag: int = 1
+        self.count: int = 0
+        self._runs: list[Run[S]] = []
+
+    def give_tags(self, count: int) -> int:
+        """Tags for deliveries that need no acknowledgement; returns the first."""
+        first = self.next_tag
+        self.next_tag = first + count
+        return first
+
+    def add(self, source: S, handles: list[Handle]) -> int:
+        """Give tags to deliveries; returns the first."""
+        first = self.give_tags(len(handles))
+        self._runs.append(Run(first, source, [*handles]))
+        self.count += len(handles)
+        return first
+
+    def take(self, tag: int) -> tuple[S, list[Handle]] | None:
+        """The one delivery of this tag, which is no longer awaited; None if it is not."""
+        at = bisect_right(self._runs, tag, key=_first) - 1
+        if at < 0:
+            return None
+        run = self._runs[at]
+        index = tag - run.first
+        handle = run.handles[index] if index < len(run.handles) else None
+        if handle is None:
+            return None
+        run.handles[index] = None
+        run.open -= 1
+        self.count -= 1
+        if run.open == 0:
+            del self._runs[at]
+        return run.source, [handle]
+
+    def take_through(self, tag: int) -> list[tuple[S, list[Handle]]]:
+        """Every delivery up to and with this tag, in order; nothing if this tag itself is not awaited."""
+        at = bisect_right(self._runs, tag, key=_first) - 1
+        if at < 0:
+            return []
+        last = self._runs[at]
+        index = tag - last.first
+        if index >= len(last.handles) or last.handles[index] is None:
+            return []
+        taken = [(run.source, _open(run.handles)) for run in self._runs[:at]]
+        taken.append((last.source, _open(last.handles[:index + 1])))
+        del last.handles[:index + 1]
+        last.first += index + 1
+        last.open = len(last.handles) - last.handles.count(None)
+        del self._runs[:at if last.open else at + 1]
+        self.count -= sum(len(handles) for _, handles in taken)
+        return taken
+
+    def take_runs(self, tag: int, multiple: bool) -> list[Run[S]]:
+        """What `take`, `take_through` and (for tag 0 with `multiple`) `take_all` take, for `put_back`."""
+        if not multiple:
+            taken = self.take(tag)
+            return [] if taken is None else [Run(tag, taken[0], [*taken[1]])]
+        at = len(self._runs) if tag == 0 else max(bisect_right(self._runs, tag, key=_first), 1)
+        before = [(run, run.first, [*run.handles]) for run in self._runs[:at]]
+        if tag == 0:
+            self.take_all()
+        elif not self.take_through(tag):
+            return []
+        runs: list[Run[S]] = []
+        for run, first, handles in before:
+            if tag:
+                handles = handles[:tag - first + 1]
+            taken_run = Run(first, run.source, handles)
+            taken_run.open = len(handles) - handles.count(None)
+            runs.append(taken_run)
+        return runs
+
+    def put_back(self, runs: list[Run[S]]) -> None:
+        """These were not settled: they await their acknowledgement again."""
+        awaited = [(run.first + at, run.source, handle) for run in [*self._runs, *runs]
+                   for at, handle in enumerate(run.handles) if handle is not None]
+        awaited.sort(key=_tag)
+        self._runs = []
+        self.count = len(awaited)
+        for tag, source, handle in awaited:
+            last = self._runs[-1] if self._runs else None
+            if last is not None and last.source is source and last.first + len(last.handles) == tag:
+                last.handles.append(handle)
+                last.open += 1
+            else:
+                self._runs.append(Run(tag, source, [handle]))
+
+    def take_all(self) -> list[tuple[S, list[Handle]]]:
+        taken = [(run.source, _open(run.handles)) for run in self._runs]
+        self._runs = []
+        self.count = 0
+        return taken
+
+
+def _first(run: Run[S]) -> int:
+    return run.first
+
+
+def _tag(awaited: tuple[int, S, Handle]) -> int:
+    return awaited[0]
+
+
+def _open(handles: list[Open]) -> list[Handle]:
+    return [handle for handle in handles if handle is not None]
