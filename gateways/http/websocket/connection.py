@@ -70,7 +70,7 @@ Id = str | int | None
 
 def open_connection(door: Door, principal: Principal, deflate: Deflate | None, link: Link,
                     _: Callable[[Link], Session]) -> WebSocketConnection:
-    """A `connection.Framing`, but for what is known of the client."""
+    """A `connections.settings.Framing`, but for what is known of the client."""
     return WebSocketConnection(door, principal, deflate, link)
 
 
