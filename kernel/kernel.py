@@ -722,7 +722,7 @@ class Kernel:  # decision 138
         """A port of a door's own; see `api.KernelPort`."""
         return Port(
             door, transactions, kernel=self, identity=self._identity, backpressure=self._backpressure,
-            clock=self._clock, topics=self._topics, places=self._places, subscriptions=self._subscriptions,
+            topics=self._topics, places=self._places, subscriptions=self._subscriptions,
             speaker=self.speaker, journeys=self.journeys, committer=self.committer, appending=self._appending,
             batches=self._batches, idempotency=self._idempotency, receipts=self.receipts, scheduling=self.scheduling,
             reader=self._reader, unreadable=self._unreadable, watches=self._watches,

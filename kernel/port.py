@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from gatehouse.kernel.records.opened import Unreadable
     from gatehouse.kernel.scheduling.queries import Page, Scheduled
     from gatehouse.kernel.scheduling.scheduling import Scheduling
-    from gatehouse.kernel.state.state import Clock
     from gatehouse.kernel.state.topics import Topics
     from gatehouse.kernel.write.idempotency import Idempotency
     from gatehouse.kernel.write.producers import KnownProducers
@@ -140,7 +139,7 @@ class Port:  # decision 359
     """See `api.KernelPort`. The kernel's `Owner` and `Subscriber` for all of its door."""
 
     def __init__(self, door: DoorSide, transactions: HalfHolder | None, *, kernel: Kernel, identity: Identity,
-                 backpressure: Backpressure, clock: Clock, topics: Topics, places: Places,
+                 backpressure: Backpressure, topics: Topics, places: Places,
                  subscriptions: Subscriptions, speaker: Speaker, journeys: Journeys | None, committer: Gathers,
                  appending: MessageAppender, batches: BatchAppender, idempotency: Idempotency, receipts: Receipts,
                  scheduling: Scheduling, reader: PartitionReader, unreadable: Unreadable, watches: Watches,
@@ -153,7 +152,6 @@ class Port:  # decision 359
         self._kernel = kernel
         self._identity = identity
         self._backpressure = backpressure
-        self._clock = clock
         self._topics = topics
         self._places = places
         self._subscriptions = subscriptions
@@ -216,7 +214,7 @@ class Port:  # decision 359
         self._speaker.speak_in_turn(stops, origins, traces)
 
     def wall_of(self, hub_ms: int) -> int:
-        return self._clock.wall_of(hub_ms)
+        return self._kernel.wall_of(hub_ms)
 
     def note_delivered(self, door: str, count: int) -> None:
         self._deliveries.note_delivered(door, count)

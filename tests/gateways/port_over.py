@@ -119,7 +119,7 @@ def port_over(kernel: Any, door: Any, transactions: Any, watches: Watches) -> Po
     reader: Any = FakeReader(kernel)
     feeds: Any = FakeFeeds(kernel)
     return Port(
-        door, transactions, kernel=kernel, identity=identity, backpressure=face, clock=face, topics=topics,
+        door, transactions, kernel=kernel, identity=identity, backpressure=face, topics=topics,
         places=places, subscriptions=feeds, speaker=Speaker(), journeys=None, committer=face,
         appending=FakeAppending(kernel), batches=FakeBatches(kernel), idempotency=feeds, receipts=face, scheduling=face,
         reader=reader, unreadable=feeds, watches=watches, deliveries=feeds, retained=feeds, known_producers=reader,
