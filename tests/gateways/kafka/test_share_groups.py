@@ -54,13 +54,14 @@ class Rig:
     def connect(self) -> Client:
         return Client(self)
 
-    def publish(self, count: int, partition: int = 0, topic: str = "jobs", headers: Any = ()) -> None:
+    def publish(self, count: int, partition: int = 0, topic: str = "jobs", headers: Any = (), body: bytes = b""
+                ) -> None:
         """So many messages into one partition."""
         found = self.hub.kernel.topic(topic)
         assert found is not None
         for at in range(count):
             placement = self.hub.kernel.place_in(topic, b"k", partition=partition)
-            message: Message = (placement, b"v%d" % at, encode_headers(list(headers)), 0, 0)
+            message: Message = (placement, body or b"v%d" % at, encode_headers(list(headers)), 0, 0)
             self.hub.kernel.append([message], None)
         self.hub.kernel.flush()
 
@@ -116,14 +117,14 @@ class Client:
     def fetching(self, acks: dict[int, list[tuple[int, int, list[int]]]] | None = None, *, epoch: int | None = None,
                  most: int = 500, max_wait_ms: int = 0, group: str = "g", member: str = MEMBER, renews: bool = False,
                  partitions: tuple[int, ...] = (0, 1), topic: bytes | None = None,
-                 forgotten: list[int] | None = None) -> dict[str, Any]:
+                 forgotten: list[int] | None = None, min_bytes: int = 1, max_bytes: int = 1 << 20) -> dict[str, Any]:
         """The fields of a fetch; `acks` are (first, last, types) by partition."""
         if epoch is None:
             epoch, self.epoch = self.epoch, self.epoch + 1
         topic_id = uuid.UUID(bytes=topic or self.rig.topic.uuid)
         return {"group_id": group, "member_id": member, "share_session_epoch": epoch, "max_wait_ms": max_wait_ms,
-                "min_bytes": 1, "max_bytes": 1 << 20, "max_records": most, "batch_size": most, "share_acquire_mode": 0,
-                "is_renew_ack": renews, "topics": [Row(topic_id=topic_id, partitions=[
+                "min_bytes": min_bytes, "max_bytes": max_bytes, "max_records": most, "batch_size": most,
+                "share_acquire_mode": 0, "is_renew_ack": renews, "topics": [Row(topic_id=topic_id, partitions=[
                     Row(partition_index=number, acknowledgement_batches=batches_of((acks or {}).get(number, [])))
                     for number in partitions])],
                 "forgotten_topics_data": [] if forgotten is None else [Row(topic_id=topic_id, partitions=forgotten)]}
@@ -481,6 +482,92 @@ def test_a_fetch_that_was_given_what_nobody_asked_for_waits_on() -> None:
     rig.hub.advance(501)
     assert rows_of(client.answers(78)[0]) == {}
 
+
+# ---- how much a fetch asks for
+
+def test_an_answer_has_no_more_bytes_than_asked_for_and_one_message_at_least() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(20, body=b"x" * 1_000)
+    rig.publish(20, partition=1, body=b"x" * 1_000)
+    first = rows_of(client.fetch(max_bytes=5_000))
+    given = [each for row in first.values() for each in records_in(row)]
+    assert len(given) == 4 and sum(len(row["records"]) for row in first.values()) <= 5_000
+    second = rows_of(client.fetch(max_bytes=5_000))
+    assert [tries for row in second.values() for _, _, tries in acquired(row)] == [1], "what had no room was not tried"
+    assert len(records_in(*rows_of(client.fetch(max_bytes=0)).values())) == 1
+    assert rig.hub.kernel.groups.group("g", "jobs").counts().leased == 9
+
+
+def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(1, body=b"x" * 1_000)
+    assert acquired(rows_of(client.fetch(min_bytes=3_000))[0]) == [(0, 0, 1)], "nobody knows how large they are"
+    rig.publish(1, body=b"x" * 1_000)
+    client.send(78, **client.fetching(min_bytes=3_000, max_wait_ms=10_000))
+    rig.hub.advance(1_000)
+    rig.publish(1, partition=1, body=b"x" * 1_000)
+    rig.hub.advance(1_000)
+    assert not client.answers(78)
+    other = acquired(rows_of(joined(rig).fetch(member="two", most=1))[0])
+    assert other == [(1, 1, 1)], "what waits is for anybody else"
+    rig.publish(2, body=b"x" * 1_000)
+    rig.hub.advance(10)
+    rig.hub.kernel.flush()
+    answer, = client.answers(78)
+    assert sum(len(records_in(row)) for row in rows_of(answer).values()) == 3
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_fetch_that_waits_for_more_is_given_what_there_is_when_its_time_is_over(count: int) -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(1)
+    client.fetch()
+    rig.publish(count)
+    client.send(78, **client.fetching(min_bytes=3_000, max_wait_ms=1_000))
+    rig.hub.advance(999)
+    assert not client.answers(78)
+    rig.hub.advance(1)
+    rig.hub.kernel.flush()
+    rig.hub.advance(1)
+    answer, = client.answers(78)
+    assert [len(records_in(row)) for row in rows_of(answer).values()] == [1] * count
+
+
+def test_a_fetch_that_may_be_given_few_waits_for_no_more() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(3)
+    client.fetch(most=1)
+    assert acquired(rows_of(client.fetch(most=2, min_bytes=1 << 20, max_wait_ms=10_000))[0]) == [(1, 2, 1)]
+
+
+def test_a_fetch_that_waits_for_more_ends_with_its_topic_its_client_and_the_hub() -> None:
+    rig = Rig()
+    client, gone = joined(rig), joined(rig)
+    rig.publish(2)
+    for each, member in ((client, MEMBER), (gone, "two")):
+        each.fetch(most=1, member=member)
+        each.send(78, **each.fetching(min_bytes=1 << 20, max_wait_ms=10_000, member=member))
+    rig.hub.cut(gone.session)
+    rig.hub.kernel.delete_topic("jobs")
+    rig.hub.kernel.flush()
+    rig.hub.advance(10)
+    answer, = client.answers(78)
+    assert {row["error_code"] for row in rows_of(answer).values()} == {100}
+    rig.hub.kernel.create_topic("jobs", partitions=1)
+    rig.hub.kernel.flush()
+    topic = rig.hub.kernel.topic("jobs")
+    assert topic is not None
+    rig.publish(1)
+    client.send(78, **client.fetching(min_bytes=1 << 20, max_wait_ms=10_000, topic=topic.uuid, partitions=(0,)))
+    client.session.handle_stopping()
+    assert len(client.answers(78)) == 1
+
+
+# ---- many topics
 
 class Topics:
     """A member of many topics."""
