@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
 from gatehouse.gateways.kafka.api.fetch import LOOK_AGAIN_MS
+from gatehouse.gateways.kafka.api.group_administration import share_members
 from gatehouse.gateways.kafka.api.membership import require_group
 from gatehouse.gateways.kafka.api.metadata import NODE_ID
 from gatehouse.gateways.kafka.cold import Row
@@ -325,7 +326,7 @@ class ShareFetch:
         self._left: Iterator[Topic] = iter(())                   # topics that are still to be asked for
         self._count = 0                                          # of messages that are asked for
         self._max_bytes = max(1, self.asked.max_bytes)           # one message at least, as in Kafka
-        self._min_bytes = min(self.asked.min_bytes, self._max_bytes)
+        self._min_bytes: int = min(self.asked.min_bytes, self._max_bytes)
         self._reads = self._is_settled = self._has_taken = self.ended = False
 
     def settle(self) -> Iterator[None]:
@@ -396,8 +397,11 @@ class ShareFetch:
             if topic.uuid in self._requests:                     # it waits for the first one there
                 continue
             try:
-                if session.kernel.groups.settings(group, session.principal.tenant) is None:    # deleted meanwhile
+                settings = session.kernel.groups.settings(group, session.principal.tenant)
+                if settings is None:                             # deleted meanwhile
                     session.guard.groups.open(group, topic.name, start_of(session, group))
+                elif settings.single_active and not self._is_active(topic):
+                    continue
                 if not self._has_enough(topic):
                     self._watches.append(session.guard.watch(topic.partition_ids(), self._on_grown))
                     continue
@@ -415,6 +419,11 @@ class ShareFetch:
         now_ms = session.services.now_ms()
         session.wake_at(max(now_ms if self.refusals else self.deadline_ms, now_ms + DISK_MS if self._reads else 0),
                         self._on_deadline if self._watches else self._take_nothing)
+
+    def _is_active(self, topic: Topic) -> bool:
+        """Whether no member that reads the topic has been in the group for longer."""
+        members = share_members(self.request.session, self.asked.group_id)
+        return members is not None and members.first(topic.name) == self.asked.member_id
 
     def _has_enough(self, topic: Topic) -> bool:
         """Whether there is as much as the fetch asks for, by what its messages take on the average, or as many as it

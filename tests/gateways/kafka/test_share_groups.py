@@ -339,6 +339,20 @@ def test_two_members_share_one_partition() -> None:
     assert acquired(second) == [(4, 9, 1)]
 
 
+def test_one_member_alone_is_given_messages_where_the_group_says_so() -> None:
+    rig = Rig(group_share_session_timeout_ms=40_000)
+    rig.hub.kernel.groups.define("g", GroupSettings(single_active=True, start="latest"))
+    one, two = rig.connect(), rig.connect()
+    one.beat(0, ["jobs"])
+    two.beat(0, ["jobs"], member="two")
+    rig.publish(4)
+    assert rows_of(two.fetch(member="two")) == {}
+    assert acquired(rows_of(one.fetch(most=2))[0]) == [(0, 1, 1)]
+    rig.hub.advance(40_000)
+    assert two.beat(0, ["jobs"], member="two")["error_code"] == 0
+    assert acquired(rows_of(two.fetch(member="two"))[0]) == [(0, 1, 2), (2, 3, 1)], "the other has been silent"
+
+
 def test_what_is_settled_is_gone_and_what_is_released_comes_again() -> None:
     rig = Rig()
     client = joined(rig)
