@@ -116,6 +116,9 @@ class PortGroups:
     def delete(self, name: str, tenant: str, number: int) -> None:
         self._groups.delete(name, tenant, self._asks(number), number)
 
+    def forget(self, name: str, topic: Topic, number: int) -> None:
+        self._groups.forget(name, topic, self._asks(number), number)
+
     def rewind(self, name: str, topic: Topic, offsets: dict[int, int], number: int) -> None:
         groups, now = self._groups, self._topics.get(topic.name, topic.tenant)
         if now is None or now.id != topic.id:

@@ -118,6 +118,13 @@ class GuardedGroups:
         with self._guard.submission(owner, token) as number:
             self._calls.delete(name, self._guard.tenant, number)
 
+    def forget(self, name: str, topic: Topic, owner: Submitter, token: object) -> None:
+        """Raises Denied, UnknownTopic, AssignedGroup, Stopping."""
+        self._guard.require_group(Operation.ALTER, name)
+        self._guard.require_topic(Operation.CONSUME, topic.name)
+        with self._guard.submission(owner, token) as number:
+            self._calls.forget(name, topic, number)
+
     def rewind(self, name: str, topic: Topic, offsets: dict[int, int], owner: Submitter, token: object) -> None:
         """Raises Denied, UnknownPartition, OffsetOutOfRange, GroupHasMembers, Stopping."""
         self._guard.require_group(Operation.ALTER, name)

@@ -1,17 +1,17 @@
-"""ShareGroupHeartbeat 1, ShareGroupDescribe 1, DescribeShareGroupOffsets 0 and 1, AlterShareGroupOffsets 0: share
-groups as their members and tools see them (KIP-932).
+"""ShareGroupHeartbeat 1, ShareGroupDescribe 1, DescribeShareGroupOffsets 0 and 1, AlterShareGroupOffsets 0,
+DeleteShareGroupOffsets 0: share groups as their members and tools see them (KIP-932).
 
 A heartbeat joins (epoch 0), says what the member reads, hears which partitions that is, and leaves (epoch -1). With the
 first member of a new group the leased group of its name begins, over each of its topics: with what comes from now on,
 unless `share.auto.offset.reset` says earliest. What is given to members is `share_fetch`.
 
 A group's offset in a partition is that of the first message which is not settled. Source:
-https://kafka.apache.org/protocol#protocol_api_keys (76, 77, 90, 91), KIP-932, KIP-1226.
+https://kafka.apache.org/protocol#protocol_api_keys (76, 77, 90 to 92), KIP-932, KIP-1226.
 """
 from __future__ import annotations
 
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -96,6 +96,15 @@ ALTER_OFFSETS_RESPONSE: Final = Message("AlterShareGroupOffsetsResponse", 0, [
         ("TopicName", "string", 0), ("TopicId", "uuid", 0),
         ("Partitions", ("[]Partition", [("PartitionIndex", "int32", 0), ("ErrorCode", "int16", 0),
                                         ("ErrorMessage", "string?", 0)]), 0)]), 0)])
+
+DELETE_OFFSETS_REQUEST: Final = Message("DeleteShareGroupOffsetsRequest", 0, [
+    ("GroupId", "string", 0), ("Topics", ("[]Topic", [("TopicName", "string", 0)]), 0)])
+
+DELETE_OFFSETS_RESPONSE: Final = Message("DeleteShareGroupOffsetsResponse", 0, [
+    ("ThrottleTimeMs", "int32", 0), ("ErrorCode", "int16", 0), ("ErrorMessage", "string?", 0),
+    ("Responses", ("[]Topic", [
+        ("TopicName", "string", 0), ("TopicId", "uuid", 0), ("ErrorCode", "int16", 0),
+        ("ErrorMessage", "string?", 0)]), 0)])
 
 LEAVES: Final = -1                       # a member epoch
 ASSIGNOR: Final = "everything"           # every member is given every partition
@@ -303,12 +312,13 @@ def offsets_row(session: KafkaSession, group: str, name: str, numbers: Any) -> G
     return row
 
 
-# ---- AlterShareGroupOffsets
+# ---- AlterShareGroupOffsets, DeleteShareGroupOffsets
 
 def alter_offsets(request: Request) -> Iterator[None]:
-    """The group goes on from these offsets. It has no members meanwhile, as with Kafka."""
-    asked, session = request.decode(ALTER_OFFSETS_REQUEST), request.session
-    rows: list[Row] = []
+    """The group goes on from these offsets."""
+    asked = request.decode(ALTER_OFFSETS_REQUEST)
+    rows = [Row(topic_name=topic.topic_name, topic_id=NO_UUID, error_code=NONE, error_message=None, partitions=[
+        Row(partition_index=partition.partition_index) for partition in topic.partitions]) for topic in asked.topics]
 
     def answer(code: int = NONE, text: str | None = None) -> None:
         for row in rows:                                           # a topic's offsets are moved together
@@ -317,20 +327,39 @@ def alter_offsets(request: Request) -> Iterator[None]:
         request.answer(ALTER_OFFSETS_RESPONSE, throttle_time_ms=0, error_code=code, error_message=text,
                        responses=rows)
 
+    yield from change_offsets(request.session, asked, rows, rewind, answer)
+
+
+def delete_offsets(request: Request) -> Iterator[None]:
+    """The group begins anew in these topics, as a new one would."""
+    asked = request.decode(DELETE_OFFSETS_REQUEST)
+    rows = [Row(topic_name=topic.topic_name, topic_id=NO_UUID, error_code=NONE, error_message=None)
+            for topic in asked.topics]
+
+    def answer(code: int = NONE, text: str | None = None) -> None:
+        request.answer(DELETE_OFFSETS_RESPONSE, throttle_time_ms=0, error_code=code, error_message=text,
+                       responses=rows)
+
+    yield from change_offsets(request.session, asked, rows, forget, answer)
+
+
+def change_offsets(session: KafkaSession, asked: Any, rows: list[Row],
+                   change: Callable[[KafkaSession, str, Any, AskedPart], None], answer: Callable[..., None]
+                   ) -> Iterator[None]:
+    """Change a group in topics, each with its row of the answer. It has no members meanwhile, as with Kafka."""
+
     try:
         require_group(session, Operation.ALTER, asked.group_id)
         if require_share_group(session, asked.group_id) is not None:
             raise Refused(NON_EMPTY_GROUP, f"Group {asked.group_id} has members.")
     except Refused as refusal:
+        rows.clear()
         answer(refusal.code, str(refusal))
         return
     parts = AskedParts(answer)
-    for topic in asked.topics:
+    for topic, row in zip(asked.topics, rows, strict=True):
         yield
-        row = Row(topic_name=topic.topic_name, topic_id=NO_UUID, error_code=NONE, error_message=None, partitions=[
-            Row(partition_index=partition.partition_index) for partition in topic.partitions])
-        rows.append(row)
-        parts.begin(row, partial(rewind, session, asked.group_id, topic))
+        parts.begin(row, partial(change, session, asked.group_id, topic))
     parts.settle()
 
 
@@ -342,6 +371,13 @@ def rewind(session: KafkaSession, group: str, asked: Any, part: AskedPart) -> No
     session.guard.groups.rewind(group, topic, offsets, session, part)
 
 
+def forget(session: KafkaSession, group: str, asked: Any, part: AskedPart) -> None:
+    """How far a group is in one topic. Raises REFUSALS."""
+    topic = find_topic(session, asked.topic_name, Operation.CONSUME)
+    part.row.topic_id = uuid.UUID(bytes=topic.uuid)
+    session.guard.groups.forget(group, topic, session, part)
+
+
 SHARE_GROUP_HEARTBEAT = Api(key=76, name="ShareGroupHeartbeat", first_version=1, last_version=1, first_flexible=0,
                             dispatch=beat, message=SHARE_GROUP_HEARTBEAT_REQUEST)
 SHARE_GROUP_DESCRIBE = Api(key=77, name="ShareGroupDescribe", first_version=1, last_version=1, first_flexible=0,
@@ -351,3 +387,5 @@ DESCRIBE_SHARE_GROUP_OFFSETS = Api(key=90, name="DescribeShareGroupOffsets", fir
                                    message=DESCRIBE_OFFSETS_REQUEST)
 ALTER_SHARE_GROUP_OFFSETS = Api(key=91, name="AlterShareGroupOffsets", first_version=0, last_version=0,
                                 first_flexible=0, dispatch=alter_offsets, message=ALTER_OFFSETS_REQUEST)
+DELETE_SHARE_GROUP_OFFSETS = Api(key=92, name="DeleteShareGroupOffsets", first_version=0, last_version=0,
+                                 first_flexible=0, dispatch=delete_offsets, message=DELETE_OFFSETS_REQUEST)

@@ -39,7 +39,8 @@ GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 MEMBER = "AAAAAAAAAAAAAAAAAAAAAA"
 RESPONSES = {76: share_groups.SHARE_GROUP_HEARTBEAT_RESPONSE, 77: share_groups.SHARE_GROUP_DESCRIBE_RESPONSE,
              78: share_fetch.SHARE_FETCH_RESPONSE, 79: share_fetch.SHARE_ACKNOWLEDGE_RESPONSE,
-             90: share_groups.DESCRIBE_OFFSETS_RESPONSE, 91: share_groups.ALTER_OFFSETS_RESPONSE}
+             90: share_groups.DESCRIBE_OFFSETS_RESPONSE, 91: share_groups.ALTER_OFFSETS_RESPONSE,
+             92: share_groups.DELETE_OFFSETS_RESPONSE}
 
 
 class Rig:
@@ -1012,3 +1013,40 @@ def test_tools_see_how_far_it_is_and_move_it() -> None:
     assert move(1)["responses"][0]["partitions"][0]["error_code"] == 0
     assert offsets()[0] == (1, 4, 0)
     assert client.ask(91, group_id="none", topics=[])["error_code"] == 69
+
+
+def test_tools_delete_how_far_it_is_in_a_topic() -> None:
+    rig = Rig()
+    rig.hub.kernel.create_topic("other", partitions=1)
+    rig.hub.kernel.flush()
+    client = joined(rig)
+    rig.publish(3)
+    client.fetch(most=2)
+    client.acknowledge({0: [(0, 0, [ACCEPT])]})
+
+    def delete(*topics: str, group: str = "g") -> Any:
+        return client.ask(92, group_id=group, topics=[Row(topic_name=topic) for topic in topics])
+
+    assert delete("jobs")["error_code"] == 68, "it has a member"
+    assert delete("jobs", group="none")["error_code"] == 69
+    client.beat(-1)
+    there, other, missing = delete("jobs", "other", "none")["responses"]
+    assert (there["error_code"], there["topic_id"].bytes) == (0, rig.topic.uuid)
+    assert other["error_code"] == missing["error_code"] == 3 and other["error_message"]
+    assert client.ask(90, groups=[Row(group_id="g", topics=None)])["groups"][0]["topics"] == []
+    assert rows_of(client.acknowledge({0: [(1, 1, [ACCEPT])]}))[0]["error_code"] == 121, "its lease has ended"
+    client.beat(0, ["jobs"])
+    rig.publish(1)
+    assert acquired(rows_of(client.fetch())[0]) == [(3, 3, 1)], "as a new one begins"
+
+
+def test_rights_to_delete_are_asked_for() -> None:
+    rights = {"g": set(Operation), "jobs": set(Operation)}
+    rig = Rig(lambda principal, operation, name: operation in rights.get(name.partition("/")[0], ()))
+    client = joined(rig)
+    client.beat(-1)
+    rights["jobs"] = set()
+    fields: dict[str, Any] = {"group_id": "g", "topics": [Row(topic_name="jobs")]}
+    assert client.ask(92, **fields)["responses"][0]["error_code"] == 29
+    rights["g"] = {Operation.CONSUME}
+    assert client.ask(92, **fields)["error_code"] == 30
