@@ -100,9 +100,10 @@ class GuardedGroups:
         return [(topic, numbers) for topic, numbers in self._calls.topics_of(partition_ids)
                 if self._guard.may_topic(Operation.CONSUME, topic.name)]
 
-    def open(self, name: str, topic: str, start: str) -> None:
-        """Make a leased group over a topic, where it is missing; a new name begins at `start`. Raises Denied,
-        UnknownTopic, InvalidGroup, AssignedGroup, Stopping."""
+    def open(self, name: str, topic: str, start: str | dict[int, int]) -> None:
+        """Make a leased group over a topic, where it is missing; a new name begins at `start`, or the group at these
+        offsets, by partition id. Raises Denied, UnknownTopic, InvalidGroup, AssignedGroup, Stopping, and for offsets
+        UnknownPartition, OffsetOutOfRange."""
         self.require_taker((name, topic))
         self._calls.open(name, topic, start, self._guard.tenant)
 

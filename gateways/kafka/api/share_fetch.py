@@ -399,7 +399,10 @@ class ShareFetch:
             try:
                 settings = session.kernel.groups.settings(group, session.principal.tenant)
                 if settings is None:                             # deleted meanwhile
-                    session.guard.groups.open(group, topic.name, start_of(session, group))
+                    start = start_of(session, group)
+                    if isinstance(start, int):                   # the next heartbeat has it begin
+                        continue
+                    session.guard.groups.open(group, topic.name, start)
                 elif settings.single_active and not self._is_active(topic):
                     continue
                 if not self._has_enough(topic):

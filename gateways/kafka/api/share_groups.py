@@ -3,7 +3,7 @@ DeleteShareGroupOffsets 0: share groups as their members and tools see them (KIP
 
 A heartbeat joins (epoch 0), says what the member reads, hears which partitions that is, and leaves (epoch -1). With the
 first member of a new group the leased group of its name begins, over each of its topics: with what comes from now on,
-unless `share.auto.offset.reset` says earliest. What is given to members is `share_fetch`.
+unless `share.auto.offset.reset` says otherwise. What is given to members is `share_fetch`.
 
 A group's offset in a partition is that of the first message which is not settled. Source:
 https://kafka.apache.org/protocol#protocol_api_keys (76, 77, 90 to 92), KIP-932, KIP-1226.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,6 +46,7 @@ from gatehouse.kernel.groups.group_settings import ASSIGNED, check_name
 
 if TYPE_CHECKING:
     from gatehouse.gateways.kafka.session import KafkaSession
+    from gatehouse.kernel.state.topics import Topic
 
 
 SHARE_GROUP_HEARTBEAT_REQUEST: Final = Message("ShareGroupHeartbeatRequest", 1, [
@@ -184,16 +186,48 @@ def beat_of(session: KafkaSession, asked: Any, rules: ShareRules
 
 def assignment_of(session: KafkaSession, group: str, names: frozenset[str]) -> Generator[None, None, Assignment]:
     """What there is of these topics, and the client may read; from each of them the group takes from now on. A topic a
-    step."""
+    step. One in which the group is still to be told where to begin comes with a later heartbeat, as in Kafka."""
     tenant, start = session.principal.tenant, start_of(session, group)
+    begun = session.guard.groups.topics(group) if isinstance(start, int) else []
     assigned = []
     for name in sorted(names):
         yield
         topic = session.kernel.topic(name, tenant)
         if topic is not None and session.admission.may_topic(session.principal, Operation.CONSUME, name):
-            session.guard.groups.open(group, name, start)
+            if isinstance(start, int):
+                if topic not in begun:
+                    yield from Beginning(session, group, topic).look(start)
+                    continue
+            else:
+                session.guard.groups.open(group, name, start)
             assigned.append((name, topic.uuid, topic.partitions))
     return tuple(assigned)
+
+
+class Beginning:
+    """A group is to begin in a topic with what came since some time: the offsets of its partitions are looked for."""
+
+    def __init__(self, session: KafkaSession, group: str, topic: Topic) -> None:
+        self._session = session
+        self._group = group
+        self._topic = topic
+        self._offsets: dict[int, int] = {}
+
+    def look(self, since_ms: int) -> Iterator[None]:
+        """A partition a step."""
+        for partition_id in find_topic(self._session, self._topic.name, Operation.CONSUME).partition_ids():
+            self._session.guard.offset_for_time(partition_id, since_ms, partial(self._on_offset, partition_id))
+            yield
+
+    def _on_offset(self, partition_id: int, offset: int | None, timestamp_ms: int) -> None:
+        session = self._session
+        if session.closed:                               # the next member looks again
+            return
+        start, end = session.guard.bounds(partition_id)[:2]
+        self._offsets[partition_id] = end if offset is None else max(start, offset)
+        if len(self._offsets) == self._topic.partitions:
+            with suppress(KernelError, Denied):          # likewise
+                session.guard.groups.open(self._group, self._topic.name, self._offsets)
 
 
 # ---- ShareGroupDescribe

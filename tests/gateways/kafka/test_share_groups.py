@@ -16,7 +16,7 @@ from gatehouse.gateways.admission.guarded_groups import GuardedGroups
 from gatehouse.gateways.admission.limits.limit import read_limit
 from gatehouse.gateways.kafka import GATEWAY
 from gatehouse.gateways.kafka.api import APIS, share_fetch, share_groups
-from gatehouse.gateways.kafka.kept_configs import GroupConfigs
+from gatehouse.gateways.kafka.kept_configs import SHARE_RESET, GroupConfigs, checked_of_group
 from gatehouse.gateways.kafka.share_members import ShareGroups, ShareMember, ShareRules
 from gatehouse.gateways.kafka.share_session import (
     MAX_HELD,
@@ -324,6 +324,48 @@ def test_a_setting_of_the_group_has_it_begin_with_everything() -> None:
     rig.hub.kernel.flush()
     client.beat(0, ["jobs"])
     assert acquired(rows_of(client.fetch())[0]) == [(0, 2, 1)]
+
+
+@pytest.mark.parametrize(("start", "first"), [
+    ("by_duration:PT2M30S", 3), ("by_duration:pt150.5s", 3), ("by_duration:P1D", 0), ("by_duration:P0DT0H9M0.0S", 0),
+    ("by_duration:PT0S", 5)])
+def test_a_group_begins_with_what_came_since_some_time(start: str, first: int) -> None:
+    rig, client = begins_at(start)
+    epoch = client.beat(0, ["jobs"])["member_epoch"]
+    client.beat(0, ["jobs"], member="two")
+    answer = client.beat(epoch)
+    assert len(answer["assignment"]["topic_partitions"]) == 1
+    rig.publish(1)
+    assert acquired(rows_of(client.fetch())[0]) == [(first, 5, 1)]
+    rig.hub.kernel.create_topic("later", partitions=1)
+    rig.hub.kernel.flush()
+    rig.publish(1, topic="later")
+    epoch = client.beat(answer["member_epoch"], ["jobs", "later"])["member_epoch"]
+    assert len(client.beat(epoch)["assignment"]["topic_partitions"]) == 2
+
+
+def test_a_deleted_group_begins_so_again() -> None:
+    rig, client = begins_at("by_duration:PT2M30S")
+    epoch = client.beat(0, ["jobs"])["member_epoch"]
+    client.beat(epoch)
+    client.fetch()
+    rig.hub.kernel.groups.delete("g")
+    rig.hub.kernel.flush()
+    assert rows_of(client.fetch()) == {}
+    client.beat(epoch)
+    assert acquired(rows_of(client.fetch())[0]) == [(3, 4, 1)]
+
+
+def begins_at(start: str) -> tuple[Rig, Client]:
+    """A hub with a message for each of the last five minutes; a group is to begin there."""
+    rig = Rig()
+    for _ in range(5):
+        rig.publish(1)
+        rig.hub.advance(60_000)
+    GroupConfigs.of(rig.hub.services).put("/", "g", {SHARE_RESET: checked_of_group(SHARE_RESET, start)}, Ignoring(),
+                                          None)
+    rig.hub.kernel.flush()
+    return rig, rig.connect()
 
 
 class Ignoring:
