@@ -514,7 +514,8 @@ class KafkaSession:
         self.close("idle_timeout: the client has asked for nothing")
 
     def _on_session_end(self, now_ms: int) -> None:
-        self.close("session_expired: the client did not log in again in time")
+        if not self.login.mechanism:         # else it logs in again, perhaps behind answers that wait: `_login_end`
+            self.close("session_expired: the client did not log in again in time")
 
     def _release(self, now_ms: int) -> None:
         held, self._held = self._held, None

@@ -279,6 +279,24 @@ def test_the_longest_session_is_a_setting() -> None:
     assert peer.link.closed
 
 
+@pytest.mark.parametrize("ends", [False, True])
+def test_who_has_begun_to_log_in_again_has_the_time_of_a_login(ends: bool) -> None:
+    """librdkafka does so while a fetch waits, whose answer goes before those of the login."""
+    peer = closed_peer(max_session_ms=5_000, login_timeout_ms=3_000)
+    handshake(peer)
+    authenticate(peer, PLAIN)
+    peer.wait(4_500)
+    assert handshake(peer).error_code == 0
+    peer.wait(2_999)
+    assert not peer.link.closed
+    if ends:
+        assert authenticate(peer, PLAIN).session_lifetime_ms == 5_000
+        peer.wait(4_999)
+        assert may_ask(peer)
+    peer.wait(1)
+    assert peer.link.reason.startswith("session_expired" if ends else "login_timeout")
+
+
 def test_what_is_on_its_way_to_the_disk_is_answered_to_who_logs_in_again() -> None:
     peer = closed_peer(decision=lambda *asked: True)
     handshake(peer)
