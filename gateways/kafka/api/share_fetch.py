@@ -356,7 +356,7 @@ class ShareFetch:
     def begin(self) -> None:
         """Its turn has come."""
         asked, session = self.asked, self.request.session
-        self.deadline_ms = session.services.now_ms() + max(0, min(asked.max_wait_ms, session.config.fetch_max_wait_ms))
+        self.deadline_ms = session.wait_until(asked.max_wait_ms)
         if self.held.ended or asked.max_records <= 0 or self.renews:
             self._take_nothing()
         else:
