@@ -110,6 +110,10 @@ class ShareSession:
         of[offset] = held
         self._look_ms = min(self._look_ms or held.until_ms, held.until_ms)
 
+    def note_size(self, count: int, size_bytes: int) -> None:
+        """So many messages, which the member was given together, took so many bytes."""
+        self.each_bytes = max(1, size_bytes // count)
+
     def drop_overdue(self, now_ms: int) -> None:
         """Forget what the member has kept for too long: its group has it again."""
         if not self._look_ms or now_ms < self._look_ms:

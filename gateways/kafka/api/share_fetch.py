@@ -519,7 +519,7 @@ class ShareFetch:
         if unwanted:
             session.guard.groups.give_back(self._requests[topic.uuid], unwanted)
         if messages:
-            self.held.each_bytes = max(1, size_bytes // messages)
+            self.held.note_size(messages, size_bytes)
         session.flow.messages_out += messages
         session.flow.bytes_out += size_bytes
         if messages and session.guard.limits_out:        # the next fetch waits; what is settled comes meanwhile
