@@ -454,12 +454,12 @@ class GroupCalls(NamedGroups, Protocol):  # decision 218
 
     # ---- told
 
-    def open(self, name: str, topic: str, start: str, tenant: str) -> None:
-        """Make a leased group over a topic, where it is missing; a new name begins at `start`."""
+    def open(self, name: str, topic: str, start: str | dict[int, int], tenant: str) -> None:
+        """Make a leased group over a topic, where it is missing; a new name begins at `start`, or at offsets."""
 
     def define(self, name: str, settings: GroupSettings, tenant: str, number: int) -> None: ...
-
     def delete(self, name: str, tenant: str, number: int) -> None: ...
+    def forget(self, name: str, topic: Topic, number: int) -> None: ...
 
     def rewind(self, name: str, topic: Topic, offsets: dict[int, int], number: int) -> None:
         """Go on from these offsets, by partition id; a group of either kind."""

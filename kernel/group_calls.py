@@ -107,14 +107,21 @@ class PortGroups:
 
     # ---- told
 
-    def open(self, name: str, topic: str, start: str, tenant: str) -> None:
-        self._groups.over(name, self._topics.require(topic, tenant), start)
+    def open(self, name: str, topic: str, start: str | dict[int, int], tenant: str) -> None:
+        over = self._topics.require(topic, tenant)
+        if isinstance(start, str):
+            self._groups.over(name, over, start)
+        elif over not in self._groups.topics(name, tenant):
+            self._groups.rewind(name, over, start)
 
     def define(self, name: str, settings: GroupSettings, tenant: str, number: int) -> None:
         self._groups.define(name, settings, tenant=tenant, owner=self._asks(number), token=number)
 
     def delete(self, name: str, tenant: str, number: int) -> None:
         self._groups.delete(name, tenant, self._asks(number), number)
+
+    def forget(self, name: str, topic: Topic, number: int) -> None:
+        self._groups.forget(name, topic, self._asks(number), number)
 
     def rewind(self, name: str, topic: Topic, offsets: dict[int, int], number: int) -> None:
         groups, now = self._groups, self._topics.get(topic.name, topic.tenant)

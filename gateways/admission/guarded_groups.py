@@ -100,9 +100,10 @@ class GuardedGroups:
         return [(topic, numbers) for topic, numbers in self._calls.topics_of(partition_ids)
                 if self._guard.may_topic(Operation.CONSUME, topic.name)]
 
-    def open(self, name: str, topic: str, start: str) -> None:
-        """Make a leased group over a topic, where it is missing; a new name begins at `start`. Raises Denied,
-        UnknownTopic, InvalidGroup, AssignedGroup, Stopping."""
+    def open(self, name: str, topic: str, start: str | dict[int, int]) -> None:
+        """Make a leased group over a topic, where it is missing; a new name begins at `start`, or the group at these
+        offsets, by partition id. Raises Denied, UnknownTopic, InvalidGroup, AssignedGroup, Stopping, and for offsets
+        UnknownPartition, OffsetOutOfRange."""
         self.require_taker((name, topic))
         self._calls.open(name, topic, start, self._guard.tenant)
 
@@ -117,6 +118,13 @@ class GuardedGroups:
         self._guard.require_group(Operation.ALTER, name)
         with self._guard.submission(owner, token) as number:
             self._calls.delete(name, self._guard.tenant, number)
+
+    def forget(self, name: str, topic: Topic, owner: Submitter, token: object) -> None:
+        """Raises Denied, UnknownTopic, AssignedGroup, Stopping."""
+        self._guard.require_group(Operation.ALTER, name)
+        self._guard.require_topic(Operation.CONSUME, topic.name)
+        with self._guard.submission(owner, token) as number:
+            self._calls.forget(name, topic, number)
 
     def rewind(self, name: str, topic: Topic, offsets: dict[int, int], owner: Submitter, token: object) -> None:
         """Raises Denied, UnknownPartition, OffsetOutOfRange, GroupHasMembers, Stopping."""

@@ -15,6 +15,7 @@ behind that another door has deleted goes when the door opens.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -168,6 +169,9 @@ SHARE_SESSION: Final = "share.session.timeout.ms"
 SHARE_LOCK: Final = "share.record.lock.duration.ms"
 SHARE_RESET: Final = "share.auto.offset.reset"
 SHARE_ISOLATION: Final = "share.isolation.level"
+BY_DURATION: Final = "by_duration:"      # SHARE_RESET: so long before now, as ISO 8601 has it in days, hours, and below
+DURATION: Final = re.compile(r"P(?=[\dT])(?:(\d{1,6})D)?(?:T(?=\d)(?:(\d{1,9})H)?(?:(\d{1,9})M)?"
+                             r"(?:(\d{1,9})(?:\.(\d{0,9}))?S)?)?", re.ASCII | re.IGNORECASE)
 MAX_MS: Final = 86_400_000
 
 
@@ -205,12 +209,22 @@ def checked_of_group(name: str, value: str | None) -> str:
         raise Refused(INVALID_CONFIG, f"Unknown group config name: {name[:100]}")
     text = (value or "").strip()
     if config.values:
-        if text not in config.values:
-            raise Refused(INVALID_CONFIG, f"{name} is {' or '.join(config.values)}, not {text[:100]!r}")
+        if text not in config.values and not (name == SHARE_RESET and _back_ms(text) is not None):
+            values = [*config.values, BY_DURATION + "PT1H or so"] if name == SHARE_RESET else config.values
+            raise Refused(INVALID_CONFIG, f"{name} is {' or '.join(values)}, not {text[:100]!r}")
         return text
     if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= MAX_MS:
         raise Refused(INVALID_CONFIG, f"{name} is a whole number of 1 to {MAX_MS} ms")
     return str(int(text))
+
+
+def _back_ms(start: str) -> int | None:
+    """For how long before now a start is; None where it says no time."""
+    match = DURATION.fullmatch(start.removeprefix(BY_DURATION)) if start.startswith(BY_DURATION) else None
+    if match is None:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:4])
+    return ((days * 24 + hours) * 60 + minutes) * 60_000 + seconds * 1_000 + int((match[5] or "0").ljust(9, "0")[:3])
 
 
 def default_of_group(name: str, config: KafkaConfig) -> str:
@@ -277,7 +291,9 @@ class GroupConfigs:
         self._kept.put((tenant, name), configs, owner, token)
 
 
-def start_of(session: KafkaSession, name: str) -> str:
-    """Where a share group begins that nobody has used yet."""
-    return GroupConfigs.of(session.services).get(session.principal.tenant, name).get(
+def start_of(session: KafkaSession, name: str) -> str | int:
+    """Where a share group begins that nobody has used yet; a number: with what came since then, by the wall clock."""
+    start = GroupConfigs.of(session.services).get(session.principal.tenant, name).get(
         SHARE_RESET, default_of_group(SHARE_RESET, session.config))
+    back_ms = _back_ms(start)
+    return start if back_ms is None else max(0, session.services.wall_ms() - back_ms)

@@ -54,6 +54,7 @@ LEAST_RECORD_BYTES: Final = 64
 LONG_BYTES: Final = 8 << 10           # of a request that may take milliseconds to read
 STEPS: Final = 16                     # of a request, between two looks at the clock
 SLICE_MS: Final = 5                   # of a turn, for the steps of one request
+LATE_PART: Final = 25                 # of a session: clients log in again before its last 25th, Java's at 95 hundredths
 BEFORE_LOGIN: Final = (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE)
 
 
@@ -99,6 +100,7 @@ class KafkaSession:
         self._login_end = timers.add(self._on_no_login)                # of a login, or of the wait for a first request
         self._silence = Silence(timers, self)
         self._session_end = timers.add(self._on_session_end)           # when this client must have logged in again
+        self._session_late_ms = 0                    # when it should have begun to; 0: it need not
         self._holding = timers.add(self._release)    # when to call what is held
         self._held: Callable[[], None] | None = None
         self._request_timer = timers.add(self._ring)                   # when the oldest request wants `on_timer`
@@ -228,6 +230,13 @@ class KafkaSession:
         """Call `on_timer` once at that time, or when the hub stops; for the oldest request alone. 0 cancels."""
         self._on_timer = on_timer
         self._request_timer.at(when_ms)
+
+    def wait_until(self, wait_ms: int) -> int:
+        """When a fetch that waits for so long is answered at the latest: while its client can still log in again, which
+        it does behind the answer."""
+        now_ms = self.services.now_ms()
+        until_ms = now_ms + max(0, min(wait_ms, self.config.fetch_max_wait_ms))
+        return until_ms if now_ms >= self._session_late_ms else min(until_ms, self._session_late_ms)
 
     def throttle(self, delay_ms: int) -> None:
         """Dispatch nothing for that long."""
@@ -485,7 +494,9 @@ class KafkaSession:
             before.leave()
         self._reader.take_at_most(self.config.max_request_bytes)
         self._login_end.at(0)
-        self._session_end.at(self._end_of_session(principal))
+        ends_ms = self._end_of_session(principal)
+        self._session_end.at(ends_ms)
+        self._session_late_ms = ends_ms and ends_ms - (ends_ms - self.services.now_ms()) // LATE_PART
 
     def is_excused(self) -> bool:
         """Whether it may be our doing that the client says nothing: it waits for an answer, or is not read."""
@@ -514,7 +525,8 @@ class KafkaSession:
         self.close("idle_timeout: the client has asked for nothing")
 
     def _on_session_end(self, now_ms: int) -> None:
-        self.close("session_expired: the client did not log in again in time")
+        if not self.login.mechanism:         # else it logs in again, perhaps behind answers that wait: `_login_end`
+            self.close("session_expired: the client did not log in again in time")
 
     def _release(self, now_ms: int) -> None:
         held, self._held = self._held, None

@@ -77,6 +77,10 @@ class ShareGroup:
             self.session_ms = session_ms
         return [member.member_id for member in self.members.values() if member.heard_ms + self.session_ms <= now_ms]
 
+    def first(self, topic: str) -> str:
+        """The member that has been there for longest of those that read a topic; "" where none does."""
+        return next((member.member_id for member in self.members.values() if topic in member.topics), "")
+
     def remove(self, member_id: str) -> ShareMember | None:
         """A member goes; None where it was not there."""
         member = self.members.pop(member_id, None)

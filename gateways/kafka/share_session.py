@@ -56,7 +56,8 @@ class HeldAt(NamedTuple):
 class ShareSession:
     """One member's."""
 
-    __slots__ = ("epoch", "ended", "asked", "size", "held", "count", "turn", "_look_ms")
+    __slots__ = ("epoch", "ended", "asked", "size", "held", "count", "turn", "each_bytes",
+                 "_look_ms")
 
     def __init__(self) -> None:
         self.ended = False                                           # nothing more is given to it
@@ -66,6 +67,7 @@ class ShareSession:
         self.held: dict[PartitionName, dict[int, Held]] = {}         # by offset
         self.count = 0                                               # of what is held
         self.turn = 0                                                # which topic is asked first
+        self.each_bytes = 0                                          # of a message, as it was given last; 0: not known
         self._look_ms = 0
 
     # ---- partitions
@@ -107,6 +109,10 @@ class ShareSession:
         self.count += offset not in of
         of[offset] = held
         self._look_ms = min(self._look_ms or held.until_ms, held.until_ms)
+
+    def note_size(self, count: int, size_bytes: int) -> None:
+        """So many messages, which the member was given together, took so many bytes."""
+        self.each_bytes = max(1, size_bytes // count)
 
     def drop_overdue(self, now_ms: int) -> None:
         """Forget what the member has kept for too long: its group has it again."""

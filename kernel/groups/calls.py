@@ -25,6 +25,7 @@ from gatehouse.kernel.errors import (
     UnknownGroup,
     UnknownPartition,
     UnknownReceipt,
+    UnknownTopic,
 )
 from gatehouse.kernel.groups.circuits import CircuitListener
 from gatehouse.kernel.groups.cursor import MAX_ATTEMPT
@@ -199,17 +200,32 @@ class Groups:
         if self.settings(name, tenant) is None:
             raise UnknownGroup(f"there is no group {name!r}")
         self._leasing.live.require_no_members(tenant, name)
-        partition_ids = {partition_id for topic in self.topics(name, tenant)
-                         for partition_id in self.offsets(name, topic)}
+        partition_ids = [partition_id for topic in self.topics(name, tenant)
+                         for partition_id in self.offsets(name, topic)]
         for pending in self._committer.pending():                    # committed, and not known to be durable yet
             for partition_id in pending.offsets_of(name):
                 of = self._topics.of_partition(partition_id)
                 if of is not None and of[0].tenant == tenant:
-                    partition_ids.add(partition_id)
-        self._core.store([offset_record(name, partition_id, None) for partition_id in sorted(partition_ids)])
+                    partition_ids.append(partition_id)
+        self._store_no_offsets(name, partition_ids)
         self._forget_offsets(tenant, name)
         self._leasing.delete(tenant, name)
         self._core.answer(owner, token)
+
+    def forget(self, name: str, topic: Topic, owner: Owner | None = None, token: object = None) -> None:
+        """How far a leased group is in a topic, and its leases there: whoever takes next begins there anew. Raises
+        UnknownTopic where it takes nothing of the topic, InvalidGroup, AssignedGroup, Stopping."""
+        self.require_leasable(name, topic.tenant)
+        if topic not in self.topics(name, topic.tenant):
+            raise UnknownTopic(f"group {name!r} reads nothing of {topic.name!r}")
+        self._store_no_offsets(name, topic.partition_ids())
+        for group in self._leasing.active(topic.tenant, name):
+            if group.topic_id == topic.id:
+                self._leasing.delete_over(group)
+        self._core.answer(owner, token)
+
+    def _store_no_offsets(self, name: str, partition_ids: Iterable[int]) -> None:
+        self._core.store([offset_record(name, partition_id, None) for partition_id in sorted(set(partition_ids))])
 
     def share(self, text: str, member: Member, credit: int, *, keeps: bool = True, tenant: str = "/",
               hold: HoldLimit | None = None, taker: Origin = NOBODY) -> Shared:

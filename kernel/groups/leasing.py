@@ -616,10 +616,14 @@ class Leasing:
         self.core.store([self.definitions.put(tenant, name, None)])
         self.core.circuits.of(tenant, name, NEVER)
         for group in self.active(tenant, name):
-            self.cursors.delete_pages(group)
-            self._of_topic[group.topic_id].remove(group)
-            self._forget(group)
+            self.delete_over(group)
         self.queues.configure_shared(tenant, name)
+
+    def delete_over(self, group: LeasedGroup) -> None:
+        """The leases of a group over one topic. Raises Stopping."""
+        self.cursors.delete_pages(group)
+        self._of_topic[group.topic_id].remove(group)
+        self._forget(group)
 
     def _forget(self, group: LeasedGroup) -> None:
         named = self._by_name[group.tenant, group.name]

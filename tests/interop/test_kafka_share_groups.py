@@ -113,5 +113,7 @@ def test_tools_and_other_doors_see_the_same_group(tmp_path: Path) -> None:
         tools.run(COMMAND, "--reset-offsets", "--to-earliest", "--topic", "plant", "--group", "pickers", "--execute")
         again = ask(hub, "POST", "/v1/groups/pickers/pop?topic=plant&max=10&wait=10")[1]["messages"]
         assert [message["offset"] for message in again] == list(range(6))
+        assert "Successful" in tools.run(COMMAND, "--delete-offsets", "--topic", "plant", "--group", "pickers")
+        assert "no offset information" in tools.run(COMMAND, "--describe", "--group", "pickers")
         assert "successful" in tools.run(COMMAND, "--delete", "--group", "pickers")
         assert ask(hub, "GET", "/v1/groups/pickers")[0] == 404

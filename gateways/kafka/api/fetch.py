@@ -64,7 +64,7 @@ class Fetch:
         # One batch at least, as in Kafka: who asks for 0 bytes would otherwise never get on.
         self.max_bytes = max(1, min(wanted.max_bytes, session.services.unsent.allowed(config.fetch_max_bytes)))
         self.min_bytes = min(wanted.min_bytes, self.max_bytes)
-        self.deadline_ms = session.services.now_ms() + max(0, min(wanted.max_wait_ms, config.fetch_max_wait_ms))
+        self.deadline_ms = session.wait_until(wanted.max_wait_ms)
         self.looked_ms = 0
         self.rows = FetchRows(request.version, wanted.read_committed, session.epoch)
         self.watch = 0                     # of the partitions; 0: none

@@ -3,8 +3,8 @@ of them.
 
 A share group is a leased group of the same name, which HTTP's pop and `$share` take from as well. A fetch first settles
 what it says of earlier messages, in steps. When every earlier request of its connection has been answered it takes some
-of one of its topics, as many as it has room for, and waits for the first where there are none. It is answered when what
-it settled is durable.
+of one of its topics, as many as it has room for, and waits where none of them has as much as it asks for. It is
+answered when what it settled is durable.
 
     accept   done               reject   a dead letter, for nobody
     release  ready at once      renew    kept for another lock time
@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.errors import Denied
+from gatehouse.gateways.kafka.api.fetch import LOOK_AGAIN_MS
+from gatehouse.gateways.kafka.api.group_administration import share_members
 from gatehouse.gateways.kafka.api.membership import require_group
 from gatehouse.gateways.kafka.api.metadata import NODE_ID
 from gatehouse.gateways.kafka.cold import Row
@@ -109,6 +111,7 @@ SHARE_ACKNOWLEDGE_RESPONSE: Final = Message("ShareAcknowledgeResponse", 2, [
 FIRST_WITH_RENEWAL: Final = 2            # of both
 CONSUME: Final = Operation.CONSUME
 MAX_TRIES: Final = 0x7FFF                # of a delivery count, an i16
+RECORD_BYTES: Final = 16                 # of a record beside its key, value and headers, about
 DISK_MS: Final = 250                     # what a fetch that does not want to wait gives to messages on the disk
 READY_MS: Final = 20                     # what a topic that seems to have messages is given before others are asked
 ASKED_AT_ONCE: Final = 64                # topics, in one turn
@@ -306,7 +309,8 @@ class ShareFetch:
     """One fetch until it is answered."""
 
     __slots__ = ("request", "asked", "held", "settlement", "lock_ms", "renews", "deadline_ms", "refusals", "given",
-                 "ended", "_requests", "_left", "_count", "_reads", "_is_settled", "_has_taken")
+                 "ended", "_requests", "_watches", "_left", "_count", "_min_bytes", "_max_bytes", "_reads",
+                 "_is_settled", "_has_taken")
 
     def __init__(self, request: Request) -> None:
         self.request = request
@@ -318,8 +322,11 @@ class ShareFetch:
         self.renews = request.version >= FIRST_WITH_RENEWAL and self.asked.is_renew_ack
         self.lock_ms = self.deadline_ms = 0
         self._requests: dict[bytes, int] = {}                    # by which the kernel was asked for messages of topics
+        self._watches: list[int] = []                            # of topics that do not have enough yet
         self._left: Iterator[Topic] = iter(())                   # topics that are still to be asked for
         self._count = 0                                          # of messages that are asked for
+        self._max_bytes = max(1, self.asked.max_bytes)           # one message at least, as in Kafka
+        self._min_bytes: int = min(self.asked.min_bytes, self._max_bytes)
         self._reads = self._is_settled = self._has_taken = self.ended = False
 
     def settle(self) -> Iterator[None]:
@@ -349,7 +356,7 @@ class ShareFetch:
     def begin(self) -> None:
         """Its turn has come."""
         asked, session = self.asked, self.request.session
-        self.deadline_ms = session.services.now_ms() + max(0, min(asked.max_wait_ms, session.config.fetch_max_wait_ms))
+        self.deadline_ms = session.wait_until(asked.max_wait_ms)
         if self.held.ended or asked.max_records <= 0 or self.renews:
             self._take_nothing()
         else:
@@ -361,7 +368,8 @@ class ShareFetch:
         """Begin to ask for messages. Who holds as many as may be is given none, and waits as long as if there were
         none."""
         session = self.request.session
-        self._count = max(0, min(self.asked.max_records, MAX_HELD - self.held.count))
+        self._count = max(0, min(self.asked.max_records, MAX_HELD - self.held.count,
+                                 max(1, self._max_bytes // max(1, self.held.each_bytes))))
         if session.stopping:
             self._take_nothing()
             return
@@ -386,9 +394,20 @@ class ShareFetch:
             return
         asked = 0
         for topic in self._left:
+            if topic.uuid in self._requests:                     # it waits for the first one there
+                continue
             try:
-                if session.kernel.groups.settings(group, session.principal.tenant) is None:    # deleted meanwhile
-                    session.guard.groups.open(group, topic.name, start_of(session, group))
+                settings = session.kernel.groups.settings(group, session.principal.tenant)
+                if settings is None:                             # deleted meanwhile
+                    start = start_of(session, group)
+                    if isinstance(start, int):                   # the next heartbeat has it begin
+                        continue
+                    session.guard.groups.open(group, topic.name, start)
+                elif settings.single_active and not self._is_active(topic):
+                    continue
+                if not self._has_enough(topic):
+                    self._watches.append(session.guard.watch(topic.partition_ids(), self._on_grown))
+                    continue
                 number, must_read = session.guard.groups.take((group, topic.name), self._count, self.lock_ms,
                                                               partial(self._on_taken, topic))
             except (KernelError, Denied) as refusal:
@@ -402,7 +421,38 @@ class ShareFetch:
                 return
         now_ms = session.services.now_ms()
         session.wake_at(max(now_ms if self.refusals else self.deadline_ms, now_ms + DISK_MS if self._reads else 0),
-                        self._take_nothing)
+                        self._on_deadline if self._watches else self._take_nothing)
+
+    def _is_active(self, topic: Topic) -> bool:
+        """Whether no member that reads the topic has been in the group for longer."""
+        members = share_members(self.request.session, self.asked.group_id)
+        return members is not None and members.first(topic.name) == self.asked.member_id
+
+    def _has_enough(self, topic: Topic) -> bool:
+        """Whether there is as much as the fetch asks for, by what its messages take on the average, or as many as it
+        may be given. As long as nobody knows how large they are the first is enough, and so it is when time is over."""
+        each_bytes, now_ms = self.held.each_bytes, self.request.session.services.now_ms()
+        if self._min_bytes <= 1 or not each_bytes or now_ms >= self.deadline_ms:
+            return True
+        least = min(self._count, -(-self._min_bytes // each_bytes))
+        return self.request.session.guard.groups.counts(self.asked.group_id, topic.name).ready >= least
+
+    def _on_grown(self) -> None:
+        """A topic that did not have enough has more, or is gone. It is looked again soon, with what comes meanwhile."""
+        self._unwatch()
+        if not self.ended and not self._has_taken:
+            session = self.request.session
+            session.wake_at(min(self.deadline_ms, session.services.now_ms() + LOOK_AGAIN_MS), self._look)
+
+    def _on_deadline(self) -> None:
+        """What there is is enough now."""
+        self._unwatch()
+        self._look()
+
+    def _unwatch(self) -> None:
+        watches, self._watches = self._watches, []
+        for number in watches:
+            self.request.session.guard.unwatch(number)
 
     def _topics(self) -> Iterator[Topic]:
         """Those that are asked for, in turn; what cannot be read is noted."""
@@ -437,8 +487,8 @@ class ShareFetch:
         self._finish()
 
     def _give(self, topic: Topic, taken: list[Taken]) -> bool:
-        """Whether anything of it is wanted: a topic may have grown, and the client does not know it yet. The rest goes
-        back as if nobody had had it."""
+        """Whether anything of it is wanted: a topic may have grown, and the client does not know it yet. The rest, and
+        what the answer has no room for, goes back as if nobody had had it."""
         session = self.request.session
         until_ms = session.services.now_ms() + self.lock_ms
         by_partition: dict[int, list[Taken]] = {}
@@ -454,6 +504,11 @@ class ShareFetch:
                 unwanted += [each.leased[:3] for each in mine]
                 continue
             mine.sort(key=lambda each: each.leased[1])
+            fitting = fitting_in([each.leased for each in mine], self._max_bytes - size_bytes, is_first=not messages)
+            unwanted += [each.leased[:3] for each in mine[fitting:]]
+            mine = mine[:fitting]
+            if not mine:
+                continue
             name = (topic.uuid, number)
             for each in mine:
                 self.held.hold(name, each.leased[1], Held(each.receipt, until_ms))
@@ -463,15 +518,18 @@ class ShareFetch:
             messages += len(mine)
         if unwanted:
             session.guard.groups.give_back(self._requests[topic.uuid], unwanted)
+        if messages:
+            self.held.note_size(messages, size_bytes)
         session.flow.messages_out += messages
         session.flow.bytes_out += size_bytes
         if messages and session.guard.limits_out:        # the next fetch waits; what is settled comes meanwhile
             session.guard.hand_out(messages, size_bytes, topic.name, consumers=self.asked.group_id)
-            session.fetched_each_bytes = max(1, size_bytes // messages)
+            session.fetched_each_bytes = self.held.each_bytes
         return messages > 0
 
     def _end_requests(self) -> None:
         """Nothing more is taken."""
+        self._unwatch()
         requests, self._requests = self._requests, {}
         for number in requests.values():
             self.request.session.guard.groups.end_request(number)
@@ -535,6 +593,15 @@ def code_of_unread(refusal: Exception) -> int:
     if isinstance(refusal, UnknownTopic | UnknownGroup):         # a group over a topic ends with it
         return UNKNOWN_TOPIC_ID
     return code_of(refusal)
+
+
+def fitting_in(messages: list[Leased], max_bytes: int, is_first: bool) -> int:
+    """How many of these, from the first on, an answer has room for; `is_first`: one in any case."""
+    for at, (_, _, _, _, _, key, value, headers, _) in enumerate(messages):
+        max_bytes -= RECORD_BYTES + len(key or b"") + len(value or b"") + len(headers)
+        if max_bytes < 0 and (at or not is_first):
+            return at
+    return len(messages)
 
 
 def records_of(messages: list[Leased], leader_epoch: int) -> bytes:

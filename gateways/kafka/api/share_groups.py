@@ -1,17 +1,18 @@
-"""ShareGroupHeartbeat 1, ShareGroupDescribe 1, DescribeShareGroupOffsets 0 and 1, AlterShareGroupOffsets 0: share
-groups as their members and tools see them (KIP-932).
+"""ShareGroupHeartbeat 1, ShareGroupDescribe 1, DescribeShareGroupOffsets 0 and 1, AlterShareGroupOffsets 0,
+DeleteShareGroupOffsets 0: share groups as their members and tools see them (KIP-932).
 
 A heartbeat joins (epoch 0), says what the member reads, hears which partitions that is, and leaves (epoch -1). With the
 first member of a new group the leased group of its name begins, over each of its topics: with what comes from now on,
-unless `share.auto.offset.reset` says earliest. What is given to members is `share_fetch`.
+unless `share.auto.offset.reset` says otherwise. What is given to members is `share_fetch`.
 
 A group's offset in a partition is that of the first message which is not settled. Source:
-https://kafka.apache.org/protocol#protocol_api_keys (76, 77, 90, 91), KIP-932, KIP-1226.
+https://kafka.apache.org/protocol#protocol_api_keys (76, 77, 90 to 92), KIP-932, KIP-1226.
 """
 from __future__ import annotations
 
 import uuid
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,6 +46,7 @@ from gatehouse.kernel.groups.group_settings import ASSIGNED, check_name
 
 if TYPE_CHECKING:
     from gatehouse.gateways.kafka.session import KafkaSession
+    from gatehouse.kernel.state.topics import Topic
 
 
 SHARE_GROUP_HEARTBEAT_REQUEST: Final = Message("ShareGroupHeartbeatRequest", 1, [
@@ -96,6 +98,15 @@ ALTER_OFFSETS_RESPONSE: Final = Message("AlterShareGroupOffsetsResponse", 0, [
         ("TopicName", "string", 0), ("TopicId", "uuid", 0),
         ("Partitions", ("[]Partition", [("PartitionIndex", "int32", 0), ("ErrorCode", "int16", 0),
                                         ("ErrorMessage", "string?", 0)]), 0)]), 0)])
+
+DELETE_OFFSETS_REQUEST: Final = Message("DeleteShareGroupOffsetsRequest", 0, [
+    ("GroupId", "string", 0), ("Topics", ("[]Topic", [("TopicName", "string", 0)]), 0)])
+
+DELETE_OFFSETS_RESPONSE: Final = Message("DeleteShareGroupOffsetsResponse", 0, [
+    ("ThrottleTimeMs", "int32", 0), ("ErrorCode", "int16", 0), ("ErrorMessage", "string?", 0),
+    ("Responses", ("[]Topic", [
+        ("TopicName", "string", 0), ("TopicId", "uuid", 0), ("ErrorCode", "int16", 0),
+        ("ErrorMessage", "string?", 0)]), 0)])
 
 LEAVES: Final = -1                       # a member epoch
 ASSIGNOR: Final = "everything"           # every member is given every partition
@@ -175,16 +186,48 @@ def beat_of(session: KafkaSession, asked: Any, rules: ShareRules
 
 def assignment_of(session: KafkaSession, group: str, names: frozenset[str]) -> Generator[None, None, Assignment]:
     """What there is of these topics, and the client may read; from each of them the group takes from now on. A topic a
-    step."""
+    step. One in which the group is still to be told where to begin comes with a later heartbeat, as in Kafka."""
     tenant, start = session.principal.tenant, start_of(session, group)
+    begun = session.guard.groups.topics(group) if isinstance(start, int) else []
     assigned = []
     for name in sorted(names):
         yield
         topic = session.kernel.topic(name, tenant)
         if topic is not None and session.admission.may_topic(session.principal, Operation.CONSUME, name):
-            session.guard.groups.open(group, name, start)
+            if isinstance(start, int):
+                if topic not in begun:
+                    yield from Beginning(session, group, topic).look(start)
+                    continue
+            else:
+                session.guard.groups.open(group, name, start)
             assigned.append((name, topic.uuid, topic.partitions))
     return tuple(assigned)
+
+
+class Beginning:
+    """A group is to begin in a topic with what came since some time: the offsets of its partitions are looked for."""
+
+    def __init__(self, session: KafkaSession, group: str, topic: Topic) -> None:
+        self._session = session
+        self._group = group
+        self._topic = topic
+        self._offsets: dict[int, int] = {}
+
+    def look(self, since_ms: int) -> Iterator[None]:
+        """A partition a step."""
+        for partition_id in find_topic(self._session, self._topic.name, Operation.CONSUME).partition_ids():
+            self._session.guard.offset_for_time(partition_id, since_ms, partial(self._on_offset, partition_id))
+            yield
+
+    def _on_offset(self, partition_id: int, offset: int | None, timestamp_ms: int) -> None:
+        session = self._session
+        if session.closed:                               # the next member looks again
+            return
+        start, end = session.guard.bounds(partition_id)[:2]
+        self._offsets[partition_id] = end if offset is None else max(start, offset)
+        if len(self._offsets) == self._topic.partitions:
+            with suppress(KernelError, Denied):          # likewise
+                session.guard.groups.open(self._group, self._topic.name, self._offsets)
 
 
 # ---- ShareGroupDescribe
@@ -303,12 +346,13 @@ def offsets_row(session: KafkaSession, group: str, name: str, numbers: Any) -> G
     return row
 
 
-# ---- AlterShareGroupOffsets
+# ---- AlterShareGroupOffsets, DeleteShareGroupOffsets
 
 def alter_offsets(request: Request) -> Iterator[None]:
-    """The group goes on from these offsets. It has no members meanwhile, as with Kafka."""
-    asked, session = request.decode(ALTER_OFFSETS_REQUEST), request.session
-    rows: list[Row] = []
+    """The group goes on from these offsets."""
+    asked = request.decode(ALTER_OFFSETS_REQUEST)
+    rows = [Row(topic_name=topic.topic_name, topic_id=NO_UUID, error_code=NONE, error_message=None, partitions=[
+        Row(partition_index=partition.partition_index) for partition in topic.partitions]) for topic in asked.topics]
 
     def answer(code: int = NONE, text: str | None = None) -> None:
         for row in rows:                                           # a topic's offsets are moved together
@@ -317,20 +361,39 @@ def alter_offsets(request: Request) -> Iterator[None]:
         request.answer(ALTER_OFFSETS_RESPONSE, throttle_time_ms=0, error_code=code, error_message=text,
                        responses=rows)
 
+    yield from change_offsets(request.session, asked, rows, rewind, answer)
+
+
+def delete_offsets(request: Request) -> Iterator[None]:
+    """The group begins anew in these topics, as a new one would."""
+    asked = request.decode(DELETE_OFFSETS_REQUEST)
+    rows = [Row(topic_name=topic.topic_name, topic_id=NO_UUID, error_code=NONE, error_message=None)
+            for topic in asked.topics]
+
+    def answer(code: int = NONE, text: str | None = None) -> None:
+        request.answer(DELETE_OFFSETS_RESPONSE, throttle_time_ms=0, error_code=code, error_message=text,
+                       responses=rows)
+
+    yield from change_offsets(request.session, asked, rows, forget, answer)
+
+
+def change_offsets(session: KafkaSession, asked: Any, rows: list[Row],
+                   change: Callable[[KafkaSession, str, Any, AskedPart], None], answer: Callable[..., None]
+                   ) -> Iterator[None]:
+    """Change a group in topics, each with its row of the answer. It has no members meanwhile, as with Kafka."""
+
     try:
         require_group(session, Operation.ALTER, asked.group_id)
         if require_share_group(session, asked.group_id) is not None:
             raise Refused(NON_EMPTY_GROUP, f"Group {asked.group_id} has members.")
     except Refused as refusal:
+        rows.clear()
         answer(refusal.code, str(refusal))
         return
     parts = AskedParts(answer)
-    for topic in asked.topics:
+    for topic, row in zip(asked.topics, rows, strict=True):
         yield
-        row = Row(topic_name=topic.topic_name, topic_id=NO_UUID, error_code=NONE, error_message=None, partitions=[
-            Row(partition_index=partition.partition_index) for partition in topic.partitions])
-        rows.append(row)
-        parts.begin(row, partial(rewind, session, asked.group_id, topic))
+        parts.begin(row, partial(change, session, asked.group_id, topic))
     parts.settle()
 
 
@@ -342,6 +405,13 @@ def rewind(session: KafkaSession, group: str, asked: Any, part: AskedPart) -> No
     session.guard.groups.rewind(group, topic, offsets, session, part)
 
 
+def forget(session: KafkaSession, group: str, asked: Any, part: AskedPart) -> None:
+    """How far a group is in one topic. Raises REFUSALS."""
+    topic = find_topic(session, asked.topic_name, Operation.CONSUME)
+    part.row.topic_id = uuid.UUID(bytes=topic.uuid)
+    session.guard.groups.forget(group, topic, session, part)
+
+
 SHARE_GROUP_HEARTBEAT = Api(key=76, name="ShareGroupHeartbeat", first_version=1, last_version=1, first_flexible=0,
                             dispatch=beat, message=SHARE_GROUP_HEARTBEAT_REQUEST)
 SHARE_GROUP_DESCRIBE = Api(key=77, name="ShareGroupDescribe", first_version=1, last_version=1, first_flexible=0,
@@ -351,3 +421,5 @@ DESCRIBE_SHARE_GROUP_OFFSETS = Api(key=90, name="DescribeShareGroupOffsets", fir
                                    message=DESCRIBE_OFFSETS_REQUEST)
 ALTER_SHARE_GROUP_OFFSETS = Api(key=91, name="AlterShareGroupOffsets", first_version=0, last_version=0,
                                 first_flexible=0, dispatch=alter_offsets, message=ALTER_OFFSETS_REQUEST)
+DELETE_SHARE_GROUP_OFFSETS = Api(key=92, name="DeleteShareGroupOffsets", first_version=0, last_version=0,
+                                 first_flexible=0, dispatch=delete_offsets, message=DELETE_OFFSETS_REQUEST)

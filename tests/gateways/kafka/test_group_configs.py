@@ -61,7 +61,10 @@ def test_a_change_waits_for_the_disk() -> None:
     ([(SET, "retention.ms", "5")], 40), ([(SET, HEARTBEAT, "x")], 40), ([(SET, HEARTBEAT, "0")], 40),
     ([(SET, HEARTBEAT, None)], 40), ([(SET, HEARTBEAT, "45000")], 40), ([(SET, SESSION, "99999999999")], 40),
     ([(DELETE, "unknown", None)], 40), ([(APPEND, HEARTBEAT, "5")], 40), ([(SET, "share.isolation.level", "x")], 40),
-    ([(SET, "share.auto.offset.reset", "by_duration:PT1H")], 40), ([(SET, "share.heartbeat.interval.ms", "45000")], 40),
+    ([(SET, "share.auto.offset.reset", "by_duration:P")], 40), ([(SET, "share.auto.offset.reset", "PT1H")], 40),
+    ([(SET, "share.auto.offset.reset", "by_duration:PT")], 40), (
+        [(SET, "share.auto.offset.reset", "by_duration:PT-1H")], 40),
+    ([(SET, "share.heartbeat.interval.ms", "45000")], 40),
     ([(SET, "share.delivery.count.limit", "7")], 40)])
 def test_what_is_not_offered_is_refused(steps: list[tuple[int, str, str | None]], error: int) -> None:
     peer = consumer()

@@ -19,7 +19,7 @@ from gatehouse.gateways.kafka.login import MAX_TOKEN_BYTES, MECHANISMS, SaslFaul
 from tests.gateways.accounts import KnownUsers
 from tests.gateways.kafka.batches import batch
 from tests.gateways.kafka.fakes import NOW_MS, Peer
-from tests.gateways.kafka.judge import decoded, framed, produce
+from tests.gateways.kafka.judge import decoded, fetch, framed, produce
 
 PLAIN = b"\0ada\0lovelace"
 BEARER = b"n,,\x01auth=Bearer header.ada.signature\x01\x01"
@@ -277,6 +277,43 @@ def test_the_longest_session_is_a_setting() -> None:
     assert authenticate(peer, PLAIN).session_lifetime_ms == 5_000
     peer.wait(5_000)
     assert peer.link.closed
+
+
+@pytest.mark.parametrize("ends", [False, True])
+def test_who_has_begun_to_log_in_again_has_the_time_of_a_login(ends: bool) -> None:
+    """librdkafka does so while a fetch waits, whose answer goes before those of the login."""
+    peer = closed_peer(max_session_ms=5_000, login_timeout_ms=3_000)
+    handshake(peer)
+    authenticate(peer, PLAIN)
+    peer.wait(4_500)
+    assert handshake(peer).error_code == 0
+    peer.wait(2_999)
+    assert not peer.link.closed
+    if ends:
+        assert authenticate(peer, PLAIN).session_lifetime_ms == 5_000
+        peer.wait(4_999)
+        assert may_ask(peer)
+    peer.wait(1)
+    assert peer.link.reason.startswith("session_expired" if ends else "login_timeout")
+
+
+def test_a_fetch_waits_no_longer_than_its_client_may_with_its_next_login() -> None:
+    """Clients log in again behind the answer that they wait for."""
+    peer = closed_peer(decision=lambda *asked: True, max_session_ms=10_000)
+    peer.kernel.create_topic("plant", partitions=1)
+    peer.kernel.flush()
+    handshake(peer)
+    authenticate(peer, PLAIN)
+    peer.wait(9_000)
+    waiting = framed(fetch(12, {("plant", 0): 0}, max_wait_ms=30_000), 5)
+    assert peer.send(waiting) == []
+    assert peer.wait(599) == []
+    assert len(peer.wait(1)) == 1
+    assert peer.send(waiting) == [], "who does not log in again waits as ever"
+    peer.wait(399)
+    assert not peer.link.closed
+    peer.wait(1)
+    assert peer.link.reason.startswith("session_expired")
 
 
 def test_what_is_on_its_way_to_the_disk_is_answered_to_who_logs_in_again() -> None:

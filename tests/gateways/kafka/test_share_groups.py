@@ -1,22 +1,17 @@
 """Share groups (KIP-932) with the real kernel: members, what they are given, and what becomes of it."""
 from __future__ import annotations
 
-import struct
 import uuid
-from io import BytesIO
 from itertools import count
 from types import SimpleNamespace as Row
 from typing import Any
 
 import pytest
-from kafka.record import MemoryRecords
 
 from gatehouse.gateways.admission.decision import Operation
 from gatehouse.gateways.admission.guarded_groups import GuardedGroups
 from gatehouse.gateways.admission.limits.limit import read_limit
-from gatehouse.gateways.kafka import GATEWAY
-from gatehouse.gateways.kafka.api import APIS, share_fetch, share_groups
-from gatehouse.gateways.kafka.kept_configs import GroupConfigs
+from gatehouse.gateways.kafka.kept_configs import SHARE_RESET, GroupConfigs, checked_of_group
 from gatehouse.gateways.kafka.share_members import ShareGroups, ShareMember, ShareRules
 from gatehouse.gateways.kafka.share_session import (
     MAX_HELD,
@@ -27,152 +22,27 @@ from gatehouse.gateways.kafka.share_session import (
     ShareSession,
     ShareSessions,
 )
-from gatehouse.gateways.kit import FakeHub
 from gatehouse.kernel.groups.cursor import Cursor
 from gatehouse.kernel.groups.group_settings import GroupSettings, Pausing
 from gatehouse.kernel.groups.handing_out import Prefetcher
 from gatehouse.kernel.log.log import LogFull
-from gatehouse.kernel.message import Message, Stored
+from gatehouse.kernel.message import Stored
 from gatehouse.kernel.records.batch import encode_headers
-
-GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
-MEMBER = "AAAAAAAAAAAAAAAAAAAAAA"
-RESPONSES = {76: share_groups.SHARE_GROUP_HEARTBEAT_RESPONSE, 77: share_groups.SHARE_GROUP_DESCRIBE_RESPONSE,
-             78: share_fetch.SHARE_FETCH_RESPONSE, 79: share_fetch.SHARE_ACKNOWLEDGE_RESPONSE,
-             90: share_groups.DESCRIBE_OFFSETS_RESPONSE, 91: share_groups.ALTER_OFFSETS_RESPONSE}
-
-
-class Rig:
-    """A hub with a topic of two partitions, and clients of it."""
-
-    def __init__(self, decision: Any = None, **config: Any) -> None:
-        self.hub = FakeHub(decision=decision)
-        self.config = GATEWAY.config(**config)
-        self.topic = self.hub.kernel.create_topic("jobs", partitions=2)
-        self.hub.kernel.flush()
-
-    def connect(self) -> Client:
-        return Client(self)
-
-    def publish(self, count: int, partition: int = 0, topic: str = "jobs", headers: Any = ()) -> None:
-        """So many messages into one partition."""
-        found = self.hub.kernel.topic(topic)
-        assert found is not None
-        for at in range(count):
-            placement = self.hub.kernel.place_in(topic, b"k", partition=partition)
-            message: Message = (placement, b"v%d" % at, encode_headers(list(headers)), 0, 0)
-            self.hub.kernel.append([message], None)
-        self.hub.kernel.flush()
-
-
-class Client:
-    """One connection; requests and answers by their schemas."""
-
-    def __init__(self, rig: Rig) -> None:
-        self.rig = rig
-        self.session, self.link = rig.hub.open(GATEWAY, rig.config)
-        self.correlation = 0
-        self.epoch = 0
-
-    def send(self, key: int, version: int | None = None, **fields: Any) -> None:
-        api = APIS[key]
-        version = api.last_version if version is None else version
-        self.correlation += 1
-        body = api.message(version=version, **fields).encode(version)
-        head = struct.pack(">hhih", key, version, self.correlation, 1) + b"c" + b"\0"
-        self.session.handle_data(struct.pack(">i", len(head) + len(body)) + head + body)
-
-    def answers(self, key: int, version: int | None = None) -> list[Any]:
-        """What has come since, each an answer to such a request."""
-        written, rows = self.link.take(), []
-        while written:
-            size, = struct.unpack_from(">i", written)
-            frame, written = written[4:4 + size], written[4 + size:]
-            data = BytesIO(frame[5:])
-            struct_of = RESPONSES[key]._struct
-            rows.append(struct_of.decode(data, version=APIS[key].last_version if version is None else version,
-                                         compact=True, tagged=True, data_class=lambda version, **fields: fields))
-            assert not data.read()
-        return rows
-
-    def ask(self, key: int, version: int | None = None, wait_ms: int = 0, **fields: Any) -> Any:
-        """The answer, which may take a while, and the disk."""
-        self.send(key, version, **fields)
-        rows = self.answers(key, version)
-        for _ in range(6):
-            if rows:
-                break
-            self.rig.hub.kernel.flush()
-            self.rig.hub.advance(1 + wait_ms // 4)
-            rows = self.answers(key, version)
-        assert len(rows) == 1, "one answer"
-        return rows[0]
-
-    def beat(self, epoch: int = 0, topics: list[str] | None = None, member: str = MEMBER, group: str = "g",
-             rack: str | None = None) -> Any:
-        return self.ask(76, group_id=group, member_id=member, member_epoch=epoch, rack_id=rack,
-                        subscribed_topic_names=topics)
-
-    def fetching(self, acks: dict[int, list[tuple[int, int, list[int]]]] | None = None, *, epoch: int | None = None,
-                 most: int = 500, max_wait_ms: int = 0, group: str = "g", member: str = MEMBER, renews: bool = False,
-                 partitions: tuple[int, ...] = (0, 1), topic: bytes | None = None,
-                 forgotten: list[int] | None = None) -> dict[str, Any]:
-        """The fields of a fetch; `acks` are (first, last, types) by partition."""
-        if epoch is None:
-            epoch, self.epoch = self.epoch, self.epoch + 1
-        topic_id = uuid.UUID(bytes=topic or self.rig.topic.uuid)
-        return {"group_id": group, "member_id": member, "share_session_epoch": epoch, "max_wait_ms": max_wait_ms,
-                "min_bytes": 1, "max_bytes": 1 << 20, "max_records": most, "batch_size": most, "share_acquire_mode": 0,
-                "is_renew_ack": renews, "topics": [Row(topic_id=topic_id, partitions=[
-                    Row(partition_index=number, acknowledgement_batches=batches_of((acks or {}).get(number, [])))
-                    for number in partitions])],
-                "forgotten_topics_data": [] if forgotten is None else [Row(topic_id=topic_id, partitions=forgotten)]}
-
-    def fetch(self, acks: Any = None, **options: Any) -> Any:
-        return self.ask(78, wait_ms=options.get("max_wait_ms", 0) + 1000, **self.fetching(acks, **options))
-
-    def acknowledge(self, acks: dict[int, list[tuple[int, int, list[int]]]], *, epoch: int | None = None,
-                    renews: bool = False, group: str = "g") -> Any:
-        fields = self.fetching(acks, epoch=epoch, renews=renews, group=group, partitions=tuple(acks))
-        return self.ask(79, **{name: fields[name] for name in (
-            "group_id", "member_id", "share_session_epoch", "is_renew_ack", "topics")})
-
-
-def batches_of(acks: list[tuple[int, int, list[int]]]) -> list[Row]:
-    return [Row(first_offset=first, last_offset=last, acknowledge_types=types) for first, last, types in acks]
-
-
-def rows_of(answer: Any) -> dict[int, Any]:
-    """The partitions of an answer about one topic."""
-    assert answer["error_code"] == 0, answer["error_message"]
-    return {row["partition_index"]: row for topic in answer["responses"] for row in topic["partitions"]}
-
-
-def values_of(row: Any) -> list[bytes]:
-    return [record.value for record in records_in(row)]
-
-
-def records_in(row: Any) -> list[Any]:
-    """By kafka-python's reader."""
-    batches = MemoryRecords(row["records"])
-    records = []
-    while (batch := batches.next_batch()) is not None:
-        assert batch.validate_crc()
-        records += batch
-    assert [record.offset for record in records] == [offset for first, last, _ in acquired(row)
-                                                     for offset in range(first, last + 1)]
-    return records
-
-
-def acquired(row: Any) -> list[tuple[int, int, int]]:
-    return [(each["first_offset"], each["last_offset"], each["delivery_count"]) for each in row["acquired_records"]]
-
-
-def joined(rig: Rig, topics: tuple[str, ...] = ("jobs",)) -> Client:
-    client = rig.connect()
-    assert client.beat(0, list(topics))["error_code"] == 0
-    return client
-
+from tests.gateways.kafka.share_rig import (
+    ACCEPT,
+    GAP,
+    MEMBER,
+    REJECT,
+    RELEASE,
+    RENEW,
+    Client,
+    Rig,
+    acquired,
+    joined,
+    records_in,
+    rows_of,
+    values_of,
+)
 
 # ---- members
 
@@ -324,6 +194,48 @@ def test_a_setting_of_the_group_has_it_begin_with_everything() -> None:
     assert acquired(rows_of(client.fetch())[0]) == [(0, 2, 1)]
 
 
+@pytest.mark.parametrize(("start", "first"), [
+    ("by_duration:PT2M30S", 3), ("by_duration:pt150.5s", 3), ("by_duration:P1D", 0), ("by_duration:P0DT0H9M0.0S", 0),
+    ("by_duration:PT0S", 5)])
+def test_a_group_begins_with_what_came_since_some_time(start: str, first: int) -> None:
+    rig, client = begins_at(start)
+    epoch = client.beat(0, ["jobs"])["member_epoch"]
+    client.beat(0, ["jobs"], member="two")
+    answer = client.beat(epoch)
+    assert len(answer["assignment"]["topic_partitions"]) == 1
+    rig.publish(1)
+    assert acquired(rows_of(client.fetch())[0]) == [(first, 5, 1)]
+    rig.hub.kernel.create_topic("later", partitions=1)
+    rig.hub.kernel.flush()
+    rig.publish(1, topic="later")
+    epoch = client.beat(answer["member_epoch"], ["jobs", "later"])["member_epoch"]
+    assert len(client.beat(epoch)["assignment"]["topic_partitions"]) == 2
+
+
+def test_a_deleted_group_begins_so_again() -> None:
+    rig, client = begins_at("by_duration:PT2M30S")
+    epoch = client.beat(0, ["jobs"])["member_epoch"]
+    client.beat(epoch)
+    client.fetch()
+    rig.hub.kernel.groups.delete("g")
+    rig.hub.kernel.flush()
+    assert rows_of(client.fetch()) == {}
+    client.beat(epoch)
+    assert acquired(rows_of(client.fetch())[0]) == [(3, 4, 1)]
+
+
+def begins_at(start: str) -> tuple[Rig, Client]:
+    """A hub with a message for each of the last five minutes; a group is to begin there."""
+    rig = Rig()
+    for _ in range(5):
+        rig.publish(1)
+        rig.hub.advance(60_000)
+    GroupConfigs.of(rig.hub.services).put("/", "g", {SHARE_RESET: checked_of_group(SHARE_RESET, start)}, Ignoring(),
+                                          None)
+    rig.hub.kernel.flush()
+    return rig, rig.connect()
+
+
 class Ignoring:
     def on_stored(self, stored: list[Stored]) -> None:
         pass
@@ -336,6 +248,20 @@ def test_two_members_share_one_partition() -> None:
     first, second = rows_of(one.fetch(most=4))[0], rows_of(two.fetch(most=500, member="two"))[0]
     assert acquired(first) == [(0, 3, 1)]
     assert acquired(second) == [(4, 9, 1)]
+
+
+def test_one_member_alone_is_given_messages_where_the_group_says_so() -> None:
+    rig = Rig(group_share_session_timeout_ms=40_000)
+    rig.hub.kernel.groups.define("g", GroupSettings(single_active=True, start="latest"))
+    first, second = rig.connect(), rig.connect()
+    first.beat(0, ["jobs"])
+    second.beat(0, ["jobs"], member="two")
+    rig.publish(4)
+    assert rows_of(second.fetch(member="two")) == {}
+    assert acquired(rows_of(first.fetch(most=2))[0]) == [(0, 1, 1)]
+    rig.hub.advance(40_000)
+    assert second.beat(0, ["jobs"], member="two")["error_code"] == 0
+    assert acquired(rows_of(second.fetch(member="two"))[0]) == [(0, 1, 2), (2, 3, 1)], "the other has been silent"
 
 
 def test_what_is_settled_is_gone_and_what_is_released_comes_again() -> None:
@@ -481,6 +407,92 @@ def test_a_fetch_that_was_given_what_nobody_asked_for_waits_on() -> None:
     rig.hub.advance(501)
     assert rows_of(client.answers(78)[0]) == {}
 
+
+# ---- how much a fetch asks for
+
+def test_an_answer_has_no_more_bytes_than_asked_for_and_one_message_at_least() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(20, body=b"x" * 1_000)
+    rig.publish(20, partition=1, body=b"x" * 1_000)
+    first = rows_of(client.fetch(max_bytes=5_000))
+    given = [each for row in first.values() for each in records_in(row)]
+    assert len(given) == 4 and sum(len(row["records"]) for row in first.values()) <= 5_000
+    second = rows_of(client.fetch(max_bytes=5_000))
+    assert [tries for row in second.values() for _, _, tries in acquired(row)] == [1], "what had no room was not tried"
+    assert len(records_in(*rows_of(client.fetch(max_bytes=0)).values())) == 1
+    assert rig.hub.kernel.groups.group("g", "jobs").counts().leased == 9
+
+
+def test_a_fetch_waits_for_as_many_bytes_as_it_asks_for() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(1, body=b"x" * 1_000)
+    assert acquired(rows_of(client.fetch(min_bytes=3_000))[0]) == [(0, 0, 1)], "nobody knows how large they are"
+    rig.publish(1, body=b"x" * 1_000)
+    client.send(78, **client.fetching(min_bytes=3_000, max_wait_ms=10_000))
+    rig.hub.advance(1_000)
+    rig.publish(1, partition=1, body=b"x" * 1_000)
+    rig.hub.advance(1_000)
+    assert not client.answers(78)
+    other = acquired(rows_of(joined(rig).fetch(member="two", most=1))[0])
+    assert other == [(1, 1, 1)], "what waits is for anybody else"
+    rig.publish(2, body=b"x" * 1_000)
+    rig.hub.advance(10)
+    rig.hub.kernel.flush()
+    answer, = client.answers(78)
+    assert sum(len(records_in(row)) for row in rows_of(answer).values()) == 3
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_fetch_that_waits_for_more_is_given_what_there_is_when_its_time_is_over(count: int) -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(1)
+    client.fetch()
+    rig.publish(count)
+    client.send(78, **client.fetching(min_bytes=3_000, max_wait_ms=1_000))
+    rig.hub.advance(999)
+    assert not client.answers(78)
+    rig.hub.advance(1)
+    rig.hub.kernel.flush()
+    rig.hub.advance(1)
+    answer, = client.answers(78)
+    assert [len(records_in(row)) for row in rows_of(answer).values()] == [1] * count
+
+
+def test_a_fetch_that_may_be_given_few_waits_for_no_more() -> None:
+    rig = Rig()
+    client = joined(rig)
+    rig.publish(3)
+    client.fetch(most=1)
+    assert acquired(rows_of(client.fetch(most=2, min_bytes=1 << 20, max_wait_ms=10_000))[0]) == [(1, 2, 1)]
+
+
+def test_a_fetch_that_waits_for_more_ends_with_its_topic_its_client_and_the_hub() -> None:
+    rig = Rig()
+    client, gone = joined(rig), joined(rig)
+    rig.publish(2)
+    for each, member in ((client, MEMBER), (gone, "two")):
+        each.fetch(most=1, member=member)
+        each.send(78, **each.fetching(min_bytes=1 << 20, max_wait_ms=10_000, member=member))
+    rig.hub.cut(gone.session)
+    rig.hub.kernel.delete_topic("jobs")
+    rig.hub.kernel.flush()
+    rig.hub.advance(10)
+    answer, = client.answers(78)
+    assert {row["error_code"] for row in rows_of(answer).values()} == {100}
+    rig.hub.kernel.create_topic("jobs", partitions=1)
+    rig.hub.kernel.flush()
+    topic = rig.hub.kernel.topic("jobs")
+    assert topic is not None
+    rig.publish(1)
+    client.send(78, **client.fetching(min_bytes=1 << 20, max_wait_ms=10_000, topic=topic.uuid, partitions=(0,)))
+    client.session.handle_stopping()
+    assert len(client.answers(78)) == 1
+
+
+# ---- many topics
 
 class Topics:
     """A member of many topics."""
@@ -865,49 +877,3 @@ def test_more_stretches_than_a_member_may_hold_are_refused() -> None:
     many = [(number, number, [GAP]) for number in range(2 * MAX_HELD + 1)]
     assert client.acknowledge({0: many})["error_code"] == 42
     assert client.acknowledge({0: [(0, MAX_TYPES, [GAP] * (MAX_TYPES + 1))]})["error_code"] == 42
-
-
-# ---- tools
-
-def test_tools_see_the_group_and_its_members() -> None:
-    rig = Rig()
-    client = rig.connect()
-    epoch = client.beat(0, ["jobs"], rack="r1")["member_epoch"]
-    missing, group = client.ask(77, group_ids=["none", "g"], include_authorized_operations=True)["groups"]
-    assert missing["error_code"] == 69
-    assert (group["group_state"], group["group_epoch"], group["authorized_operations"]) == ("Stable", epoch, 328)
-    member, = group["members"]
-    assert (member["member_id"], member["rack_id"], member["member_epoch"]) == (MEMBER, "r1", epoch)
-    assert member["client_id"] == "c"
-    assert member["subscribed_topic_names"] == ["jobs"]
-    assert member["assignment"]["topic_partitions"][0]["partitions"] == [0, 1]
-
-
-def test_tools_see_how_far_it_is_and_move_it() -> None:
-    rig = Rig()
-    client = joined(rig)
-    rig.publish(5)
-    client.fetch(most=2)
-    client.acknowledge({0: [(0, 1, [ACCEPT])]})
-
-    def offsets(topics: list[Row] | None = None) -> dict[int, tuple[int, int, int]]:
-        group, = client.ask(90, groups=[Row(group_id="g", topics=topics)])["groups"]
-        return {row["partition_index"]: (row["start_offset"], row["lag"], row["error_code"])
-                for row in group["topics"][0]["partitions"]}
-
-    assert offsets()[0] == (2, 3, 0)
-    assert offsets([Row(topic_name="jobs", partitions=[0, 9])]) == {0: (2, 3, 0), 9: (-1, -1, 3)}
-    assert offsets([Row(topic_name="none", partitions=[0])]) == {0: (-1, -1, 3)}
-
-    def move(offset: int, partition: int = 0) -> Any:
-        return client.ask(91, group_id="g", topics=[Row(topic_name="jobs", partitions=[
-            Row(partition_index=partition, start_offset=offset)])])
-
-    assert move(0)["error_code"] == 68, "it has a member"
-    client.beat(-1)
-    client.fetch(epoch=-1)
-    assert move(99)["responses"][0]["partitions"][0]["error_code"] == 1
-    assert move(0, 7)["responses"][0]["partitions"][0]["error_code"] == 3
-    assert move(1)["responses"][0]["partitions"][0]["error_code"] == 0
-    assert offsets()[0] == (1, 4, 0)
-    assert client.ask(91, group_id="none", topics=[])["error_code"] == 69

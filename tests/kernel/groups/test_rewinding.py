@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from gatehouse.kernel.errors import ExpiredReceipt, OffsetOutOfRange, UnknownGroup, UnknownPartition
+from gatehouse.kernel.errors import ExpiredReceipt, OffsetOutOfRange, UnknownGroup, UnknownPartition, UnknownTopic
 from gatehouse.kernel.groups.group import LeasedGroup
 from gatehouse.kernel.groups.group_settings import ASSIGNED, GroupSettings
 from gatehouse.kernel.message import Leased
@@ -113,6 +113,29 @@ def test_a_deleted_group_begins_anew(crash: bool) -> None:
         rig.kernel.groups.delete("billing")
     assert numbers(pop(rig, billing(rig))) == list(range(10))
     assert billing(rig).settings == GroupSettings()
+
+
+@pytest.mark.parametrize("crash", [False, True])
+def test_a_group_begins_anew_in_the_topic_that_it_is_forgotten_in(crash: bool) -> None:
+    rig, topic = rig_with_orders()
+    rig.publish("plant/a", b"1", b"2")
+    rig.kernel.groups.define("billing", GroupSettings(max_attempts=3))
+    plant = rig.kernel.groups.group("billing", "plant")
+    plant.ack(handles(pop(rig, plant, 1)))
+    held = pop(rig, billing(rig), 6)
+    billing(rig).ack(handles(held[:2] + held[3:4]))
+    rig.run()
+    rig.kernel.groups.forget("billing", topic, rig.witness, "forgotten")
+    rig.run()
+    assert rig.witness.stored[-1].token == "forgotten"
+    if crash:
+        rig.restart(lose_index=True)
+    assert [of.name for of in rig.kernel.groups.topics("billing")] == ["plant"]
+    with pytest.raises(UnknownTopic):
+        rig.kernel.groups.forget("billing", topic)
+    assert numbers(pop(rig, rig.kernel.groups.group("billing", "plant"))) == [2]
+    assert numbers(pop(rig, billing(rig))) == list(range(10))
+    assert billing(rig).settings == GroupSettings(max_attempts=3)
 
 
 def test_groups_are_listed_with_what_they_read() -> None:
