@@ -7,8 +7,7 @@ from random import Random
 import pytest
 
 from gatehouse.kernel.errors import OffsetOutOfRange
-from gatehouse.kernel.index.memtable import BLOCK_BYTES, CHUNKS, Pages, WrittenBlocks, block_key
-from gatehouse.kernel.index.memtable import AT_HAND
+from gatehouse.kernel.index.memtable import AT_HAND, BLOCK_BYTES, CHUNKS, Pages, WrittenBlocks, block_key
 from gatehouse.kernel.message import Fetched, Piece
 from gatehouse.kernel.settings import KernelSettings
 from tests.kernel.rig import Rig
