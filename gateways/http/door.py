@@ -607,7 +607,8 @@ class Bodies:
             return call.take_body()
         if call.length > self._config.max_body_bytes:
             raise self._too_large()
-        _answer_expectation(call)
+        if call.headers.get("expect") and not call.http_10:
+            call.session.ask_for_body()      # RFC 9110, 10.1.1: who expects 100 sends its body only after it
         await asyncio.sleep(0)       # from here on within a task, which a time-out needs
         try:
             async with asyncio.timeout(self._config.body_timeout_s):
@@ -647,16 +648,6 @@ class Bodies:
     def _too_large(self) -> Refusal:
         limit = self._config.max_body_bytes
         return Refusal("body_too_large", f"a body has at most {limit} bytes", max_body_bytes=limit)
-
-
-def _answer_expectation(call: Call) -> None:
-    """RFC 9110, 10.1.1: a client that expects 100 sends its body only after it."""
-    expect = call.headers.get("expect")
-    if expect is None or call.http_10:
-        return
-    if expect.lower() != "100-continue":
-        raise Refusal("expectation_failed", f"nothing is known about Expect: {expect}")
-    call.session.ask_for_body()
 
 
 async def read(door: Door, call: Call, shape: type[D]) -> D:
