@@ -173,11 +173,12 @@ async def post_batches(door: Door, call: Call) -> Answered:
     given = call.headers.get("idempotency-key")
     key = None if given is None else read_idempotency_key(given.encode("utf-8", "surrogateescape"))
     topic = guard.topic(name, Operation.PUBLISH)
-    await door.ready_to_append(guard)
+    await door.ready_to_append(guard, topic=name)
     batches = read_batches(await door.bodies.read(call))
     counts = [read_header(batch).record_count for _, batch in batches]
+    door.require_quota(guard, topic=name)
     stored = await door.stored(lambda owner, token: door.slow_down(
-        guard, guard.append_batches(topic, batches, sum(counts), owner, token, key, refuses=True)))
+        guard, guard.append_batches(topic, batches, sum(counts), owner, token, key, refuses=True), topic=name))
     return json_answer({"batches": [
         {"partition": partition, "offset": offset, "count": count, "id": str(first_id)}
         for (partition, _), count, (_, offset, first_id) in zip(batches, counts, stored.positions, strict=True)]}, 201)
