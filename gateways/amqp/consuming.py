@@ -36,6 +36,7 @@ DELIVERY_COUNT: Final = "x-delivery-count"
 
 ROUND_MIN: Final = 16                  # deliveries of the first flush to a consumer, before their size is known
 ROUND_MAX: Final = 8192                # and of any later one
+UNKNOWN_BYTES: Final = 1 << 30         # where bytes are limited the first delivery comes alone: its size is known then
 
 S = TypeVar("S")
 """Who the deliveries went to."""
@@ -174,6 +175,7 @@ class Consumer(ConsumerSource):
         self.limit = limit                     # deliveries without acknowledgement; 0: no limit of its own
         self._membership: MembershipPort | None = None         # while it is attached
         self._round = ROUND_MIN                # messages of one flush: as many as fit the bytes that may wait unsent
+        self._size_bytes = UNKNOWN_BYTES       # of one delivery, about
 
     @property
     def is_attached(self) -> bool:
@@ -207,7 +209,9 @@ class Consumer(ConsumerSource):
         if not self.channel.may_deliver():
             return 0
         connection = self.channel.connection
-        most = min(self._round, connection.out_room()) if connection.guard.limits_out else self._round
+        most = self._round
+        if connection.guard.limits_out:
+            most = min(most, connection.out_room(self._size_bytes))
         if self.no_ack:
             return 0 if self.channel.is_full else most
         return most if self.limit == 0 else min(most, self.limit - self.out)
@@ -227,7 +231,8 @@ class Consumer(ConsumerSource):
         if not channel.closing:                # what it was handed before goes back with all that it holds
             connection.write(frames)
         connection.handed_out(len(messages), len(frames), self.queue.name)
-        self._round = min(max(connection.unsent_max // (len(frames) // len(messages)), 1), ROUND_MAX)
+        self._size_bytes = len(frames) // len(messages)
+        self._round = min(max(connection.unsent_max // self._size_bytes, 1), ROUND_MAX)
         if not self.no_ack and channel.is_full:
             channel.hold_others()
         self.top_up()

@@ -243,8 +243,8 @@ class History:
 
     def _send(self) -> None:
         outbox, ahead, parts = self._outbox, self._ahead, list[bytes]()
-        size = 0
-        while ahead and size < READ_BYTES:
+        size, room = 0, min(READ_BYTES, outbox.room_now())
+        while ahead and size < room:
             partition_id, topic, address, record = ahead[0]
             qos = qos_of(record[5], self.asked.qos)
             if not outbox.may_send(qos > 0) or len(parts) >= outbox.left:

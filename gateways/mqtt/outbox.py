@@ -297,15 +297,15 @@ class Outbox:
 
     def may_send(self, acknowledged: bool) -> bool:
         """Whether socket, and above QoS 0 the window, have room."""
-        return (self.window.room() > 0 or not acknowledged) and self._room_now() > 0
+        return (self.window.room() > 0 or not acknowledged) and self.room_now() > 0
 
     @property
     def has_room(self) -> bool:
         """Whether the socket takes more."""
-        return self._room_now() > 0
+        return self.room_now() > 0
 
-    def _room_now(self) -> int:
-        """Bytes that may be written now."""
+    def room_now(self) -> int:
+        """Bytes that may be written now; `left` says how many messages."""
         room = self.clients.unsent.allowed(self.config.max_unsent_bytes) - self.link.unsent_bytes
         if not self.guard.limits_out:
             self.left = NO_BOUND
@@ -599,7 +599,7 @@ class Outbox:
 
     def begin(self) -> None:
         """Look how much may be written; then `send`, any number of times, then `flush`."""
-        self._room = self._room_now()
+        self._room = self.room_now()
 
     def send(self, address: HeardAddress, messages: list[Message], start: int, stop: int, qos: int, is_own: bool
              ) -> int:
