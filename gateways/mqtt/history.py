@@ -277,7 +277,7 @@ class History:
                 return b""
         raw_id = b""
         if qos:
-            packet_id = outbox.window.take(1, qos == 2)
+            packet_id = outbox.take(1, qos == 2)
             raw_id = PACKET_ID_BYTES[packet_id]
             if self.is_durable:
                 self._unacknowledged[packet_id] = partition_id, record[0]

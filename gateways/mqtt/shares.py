@@ -164,7 +164,7 @@ class Share:
             self.place.add_credit(len(leased))
             return
         if qos:
-            first = self._outbox.window.take(len(sent), qos == 2)
+            first = self._outbox.take(len(sent), qos == 2)
             self._shares.note(self, first, handles, qos)
             self._write(len(sent), encode_qos1(topic, sent, 0, len(sent), first, tail, 0x30 | qos << 1))
             return
