@@ -37,7 +37,7 @@ def test_a_name_keeps_its_number_over_restarts_whoever_is_opened_first() -> None
     again.open(door("nats"))
     again.open(door("coap"))
     assert (again.of("nats"), again.of("coap")) == (10, 9)
-    assert again.names == OWN | {8: "stomp", 9: "coap", 10: "nats"}, "what came by a door that is closed has its name still"
+    assert again.names == OWN | {8: "stomp", 9: "coap", 10: "nats"}, "what came by a closed door has its name still"
 
 
 def test_a_number_is_given_once_and_where_there_are_none_left_that_is_said() -> None:
