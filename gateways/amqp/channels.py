@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from gatehouse.gateways.admission.errors import OverQuota
 from gatehouse.gateways.amqp import codec
 from gatehouse.gateways.amqp.channel_requests import ChannelRequests
-from gatehouse.gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, Origin, Unacked
+from gatehouse.gateways.amqp.consuming import UNACKNOWLEDGED_MAX, Consumer, Got, Origin, Unacked
 from gatehouse.gateways.amqp.errors import (
     NO_METHOD,
     AmqpError,
@@ -266,6 +266,7 @@ class Channel:
         self.reply_consumer: ReplyConsumer | None = None        # who gets answers that pass no queue
         self.tx: Tx | None = None              # from tx.select on
         self.unacked: Unacked[Origin] = Unacked()
+        self._held_gets: deque[Got] = deque()  # until limits let something out
         self.budget = Budget(UNACKNOWLEDGED_MAX)           # what its consumers may be given together
         self.got_out = 0                       # deliveries of basic.get that await their acknowledgement
         self._served_first = 0                 # the consumer that is asked first whether it has room
@@ -430,6 +431,9 @@ class Channel:
 
     def wake(self) -> None:
         """Deliver more messages and checks on this channel: its consumers and listeners may have room again."""
+        if self._held_gets:
+            for _ in range(min(len(self._held_gets), self.connection.out_room())):
+                self._held_gets.popleft().begin()
         self._note_budget()
         consumers = list(self.consumers.values())
         first = self._served_first = self._served_first + 1 if self._served_first < len(consumers) else 0
@@ -437,6 +441,10 @@ class Channel:
             consumer.top_up()
         for listener in self.listeners.values():
             listener.pump()
+
+    def hold_get(self, got: Got) -> None:
+        """It begins when limits let something out: a message that is asked for is handed out like any other."""
+        self._held_gets.append(got)
 
     def _wake_settled(self, settled: set[Origin]) -> None:
         """As `wake`, after deliveries of these were settled: where the channel had room, nobody else has more."""
@@ -511,6 +519,10 @@ class Channel:
         for listener in list(self.listeners.values()):
             if not listener.allowed():
                 listener.on_gone()
+        for got in list(self._held_gets):
+            if not self.connection.rights.may_take(got.queue):
+                self._held_gets.remove(got)
+                got.on_gone()
 
     def on_overdue(self, timeout_ms: int) -> None:
         """A delivery was not acknowledged for so long: as RabbitMQ ends such channels."""
@@ -530,6 +542,9 @@ class Channel:
         self.connection.broker.totals.channels_closed += not self.closing
         self.closing = True
         self.contents.drop_content()
+        for got in self._held_gets:
+            got.drop()
+        self._held_gets.clear()
         for listener in self.listeners.values():
             listener.leave()
         self.listeners.clear()

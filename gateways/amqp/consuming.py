@@ -124,10 +124,22 @@ class Got(ConsumerSource):
         self._reply = channel.reply_when_stored(b"")
 
     def begin(self) -> None:
-        """Ask for a message; the answer goes to the client in its turn. Raises ConnectionFault 540 for streams."""
+        """Ask for a message, as soon as limits let one out; the answer goes to the client in its turn. Raises
+        ConnectionFault 540 for streams."""
         connection = self.channel.connection
+        if connection.guard.limits_out and not self.queue.settings.is_stream and not connection.out_room():
+            self.channel.hold_get(self)
+            return
         hold = None if self._no_ack else self.hold_limit()
         connection.broker.queues.take(self.queue, self._answer, hold, connection.guard.origin)
+
+    def on_gone(self) -> None:
+        """The right to the queue is gone while this was held."""
+        self._answer(None)
+
+    def drop(self) -> None:
+        """It is not to be answered: the channel ends."""
+        self.channel.drop_reply(self._reply)
 
     def _answer(self, leased: Leased | None) -> None:
         channel = self.channel
