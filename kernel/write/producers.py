@@ -76,7 +76,7 @@ def encode_state(state: ProducerState) -> bytes:
 def decode_state(value: bytes) -> ProducerState:
     epoch, append_ms = _HEAD.unpack_from(value)
     batches = _BATCH.iter_unpack(value[_HEAD.size:])
-    return ProducerState(epoch, tuple([KnownBatch(*batch, append_ms) for batch in batches]))
+    return ProducerState(epoch, tuple([KnownBatch._make((*batch, append_ms)) for batch in batches]))
 
 
 def find_duplicate(state: ProducerState, header: BatchHeader) -> KnownBatch | None:
