@@ -361,19 +361,20 @@ class Door:
         self.flow.bytes_out += len(answer.body)
         return answer
 
-    async def ready_to_hand_out(self, guard: Guard) -> None:
-        """Returns when messages may be given to this principal. Refuses `over_quota` where that is not soon."""
+    async def ready_to_hand_out(self, guard: Guard, topic: str = "", consumers: str = "") -> None:
+        """Returns when messages of a topic, or of a group of consumers, may be given to this principal. Refuses
+        `over_quota` where that is not soon."""
         if guard.limits_out:
             ends = self.loop.time() + self.config.request_deadline_s
-            while wait_ms := guard.out_wait_ms():
+            while wait_ms := guard.out_wait_ms(topic, consumers):
                 if self.loop.time() + wait_ms / 1000 > ends:
                     raise Refusal("over_quota", f"a limit of what {guard.logged_in.name} is given is used up",
                                   headers={"Retry-After": str(math.ceil(wait_ms / 1000))})
                 await asyncio.sleep(wait_ms / 1000)
 
-    async def until_handing_out(self, guard: Guard) -> None:
-        """Returns when messages may be given to the reader of a stream."""
-        for wait_ms in iter(guard.out_wait_ms, 0):
+    async def until_handing_out(self, guard: Guard, topic: str) -> None:
+        """Returns when messages of a topic, "" of several, may be given to the reader of a stream."""
+        for wait_ms in iter(partial(guard.out_wait_ms, topic), 0):
             await asyncio.sleep(wait_ms / 1000)
 
     def handed_out(self, guard: Guard, messages: int, answer: Response, topic: str = "", consumers: str = ""

@@ -214,7 +214,7 @@ class Holding:
             transaction_id, self._halves, owner, token, self._size_bytes, refuses=True), numbers)
 
     def _numbers(self) -> list[int]:
-        """Of their places, where nothing is overdrawn. Raises OverQuota."""
+        """The numbers of the half messages' places. Raises OverQuota where a limit of them is overdrawn."""
         numbers = [half.message[0] for half in self._halves]
         self._door.require_quota(self._guard, numbers)
         return numbers

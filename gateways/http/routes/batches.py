@@ -141,7 +141,7 @@ async def get_batches(door: Door, call: Call) -> Answered:
         raise UnknownPartition(f"{topic.name} has the partitions 0 to {topic.partitions - 1}")
     offset = OFFSET.read(query, door.config)
     max_bytes = MAX_BYTES.read(query, door.config)
-    await door.ready_to_hand_out(guard)
+    await door.ready_to_hand_out(guard, topic.name)
     (fetched,) = await fetch_in_bulk(door, guard, [(topic.partition_id(partition), offset, max_bytes)], max_bytes)
     if isinstance(fetched.error, OffsetOutOfRange):
         raise Refusal("offset_out_of_range", str(fetched.error), log_start_offset=fetched.log_start_offset,

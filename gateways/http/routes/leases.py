@@ -95,7 +95,7 @@ async def pop(door: Door, call: Call) -> Answered:
     """
     guard = await door.guard(call)
     query = call.query()
-    await door.ready_to_hand_out(guard)
+    await door.ready_to_hand_out(guard, consumers=call.topic_name())
     return _popped(door, guard, call.topic_name(), await pop_topic(door, guard, call.topic_name(), query))
 
 
@@ -116,7 +116,7 @@ async def pop_queue(door: Door, call: Call) -> Answered:
     """Lease messages of a queue, as from a group."""
     guard = await door.guard(call)
     query = call.query()
-    await door.ready_to_hand_out(guard)
+    await door.ready_to_hand_out(guard, consumers=call.topic_name())
     return _popped(door, guard, call.topic_name(), await pop_from_queue(door, guard, call.topic_name(), query))
 
 

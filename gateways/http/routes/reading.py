@@ -150,7 +150,7 @@ async def _get_later(door: Door, call: Call, guard: Guard, wanted: _Wanted, curs
     """Where it begins, or whether anything may be handed out yet, is waited for."""
     if cursor is None:
         cursor = await _cursor_by_time(door, guard, wanted.topic, query)
-    await door.ready_to_hand_out(guard)
+    await door.ready_to_hand_out(guard, wanted.topic.name)
     return await _await_page(door, call, guard, wanted, cursor,
                              read_page(guard, wanted.topic, cursor, wanted.max_messages, door.config.max_page_bytes,
                                        wanted.selection))

@@ -3,10 +3,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+from yarl import URL
+
 from gatehouse.gateways.admission.limits.limit import read_limit
 from gatehouse.kernel.state.topics import FAIL
 from tests.gateways.admission.kit import Administered
-from tests.gateways.http.kit import Client, run_door
+from tests.gateways.http.kit import Client, run_door, until
 from tests.gateways.http.test_session import Begins
 from tests.gateways.http.test_users import refused, run
 
@@ -119,6 +122,34 @@ def test_what_is_given_out_waits_and_is_refused_where_that_would_be_long() -> No
         assert (await client.ask("GET", "/v1/topics/plant/messages?from=earliest")).status == 200, "it was not known"
         await client.ask("DELETE", "/v1/limits/1")
         assert (await client.ask("GET", "/v1/topics/plant/messages?from=earliest")).status == 200
+    run(test)
+
+
+def test_what_of_a_topic_is_given_out_too_fast_holds_back_no_other() -> None:
+    async def test(client: Client, rig: Administered) -> None:
+        for address in ("plant/a", "other/a"):
+            for _ in range(5):
+                await client.ask("POST", f"/v1/publish/{address}", data=b"1")
+        await client.ask("POST", "/v1/limits", json={"of": "topic:plant", "direction": "out", "messages_per_s": 0.01,
+                                                     "messages_burst": 1})
+        assert (await client.ask("GET", "/v1/topics/plant/messages?from=earliest")).status == 200
+        over = await client.ask("GET", "/v1/topics/plant/messages?from=earliest")
+        assert (over.status, over.code) == (429, "over_quota")
+        assert (await client.ask("GET", "/v1/topics/other/messages?from=earliest")).status == 200
+    run(test)
+
+
+@pytest.mark.parametrize("target", ["topics/plant/events?", "events?filter=plant/%2B&"])
+def test_a_stream_of_one_topic_is_charged_to_it(target: str) -> None:
+    async def test(client: Client, rig: Administered) -> None:
+        for _ in range(5):
+            await client.ask("POST", "/v1/publish/plant/a", data=b"1")
+        await client.ask("POST", "/v1/limits", json={"of": "topic:plant", "direction": "out", "messages_per_s": 1})
+        url = URL(f"http://{client.address}/v1/{target}from=earliest", encoded=True)
+        async with client.session.get(url) as stream:
+            await until(lambda: rig.admission.limits.most_used("1", 1))
+            assert rig.admission.limits.most_used("1", 1)[0].messages_taken == 5
+            assert stream.status == 200
     run(test)
 
 
