@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.admission.errors import Denied
@@ -243,6 +245,7 @@ class History:
 
     def _send(self) -> None:
         outbox, ahead, parts = self._outbox, self._ahead, list[bytes]()
+        sent: list[tuple[str, str, int]] = []
         size, room = 0, min(READ_BYTES, outbox.room_now())
         while ahead and size < room:
             partition_id, topic, address, record = ahead[0]
@@ -254,9 +257,12 @@ class History:
             if packet:
                 parts.append(packet)
                 size += len(packet)
+                sent.append((topic, address, len(packet)))
         if parts:
             outbox.link.write_many(parts)
-            outbox.handed_out(len(parts), size)
+        for (topic, address), together in groupby(sent, itemgetter(0, 1)):
+            sizes = [each[2] for each in together]
+            outbox.handed_out(len(sizes), sum(sizes), topic, address)
         self._note()
 
     def _encode(self, partition_id: int, topic: str, address: str, record: Record, qos: int) -> bytes:

@@ -153,6 +153,19 @@ def test_a_stream_of_one_topic_is_charged_to_it(target: str) -> None:
     run(test)
 
 
+def test_a_pop_over_websocket_keeps_to_what_may_go_out() -> None:
+    async def test(client: Client, rig: Administered) -> None:
+        for _ in range(3):
+            await client.ask("POST", "/v1/publish/plant/a", data=b"1")
+        await client.ask("POST", "/v1/limits", json={**LIMIT, "direction": "out", "messages_per_s": 0.01,
+                                                     "messages_burst": 1})
+        assert (await client.ask("GET", "/v1/topics/plant/messages?from=earliest")).status == 200
+        async with client.session.ws_connect(f"http://{client.address}/v1/ws") as socket:
+            await socket.send_json({"type": "pop", "group": "g", "topic": "plant"})
+            assert (await socket.receive_json())["problem"]["code"] == "over_quota"
+    run(test)
+
+
 def test_a_limit_of_a_topic_slows_what_goes_to_that_topic_and_nothing_else() -> None:
     async def with_rig(client: Client) -> None:
         async def publish(address: str) -> int:

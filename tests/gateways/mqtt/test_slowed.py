@@ -200,6 +200,16 @@ def test_a_limit_of_bytes_is_little_overdrawn(asked: str) -> None:
             hub.advance(100)
 
 
+def test_a_history_is_charged_to_its_topic() -> None:
+    hub = FakeHub()
+    publisher, client = Client(hub, "publisher"), Client(hub, "sub")
+    publisher.ask(*[publish_packet(topic, b"x", at) for at, topic in enumerate(("t/a", "t/b", "t/b"), 1)])
+    set_limit(hub, "topic:t", direction="out", messages_per_s=100)
+    client.subscribe(("$from/earliest/t/#", 1))
+    hub.kernel.flush()
+    assert hub.admission.limits.most_used("1", 1)[0].messages_taken == 3
+
+
 def test_acknowledgements_and_pings_leave_while_messages_are_held_back() -> None:
     hub = FakeHub()
     session, link = subscriber(hub, "t", 0, MqttConfig())
