@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 SPACE: Final = "doors"               # of the definitions that keep them
 FIXED: Final = range(8)              # for doors of the hub's own, built or to come
+OWN: Final = {0: "kafka", 1: "mqtt", 2: "http", 3: "amqp"}
+"""The hub's own doors, open or not: what has come by them comes over links, too, and stays when a door is closed."""
+
 GIVEN: Final = (*range(8, 16), *range(0x80, 0x90))
 """Those that are given, in this order: values of `message.DOOR_MASK`."""
 
@@ -30,8 +33,8 @@ class DoorNumbers:  # decision 57, decision 153
     def __init__(self, kernel: HubPort, specs: Iterable[GatewaySpec] = ()) -> None:
         self._kernel = kernel
         self._numbers: dict[str, int] = {spec.name: spec.door for spec in specs if spec.door is not None}
-        self.names: dict[int, str] = {number: name for name, number in self._numbers.items()}
-        """By number: doors that are open, and those from outside that were at some time."""
+        self.names: dict[int, str] = OWN | {number: name for name, number in self._numbers.items()}
+        """By number: the hub's own doors, and those from outside that are open, or were at some time."""
 
         self._is_read = False
 

@@ -51,7 +51,7 @@ from gatehouse.gateways.admission.passwords import check_new_password, hash_pass
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.principal import ANONYMOUS, DEFAULT_TENANT
 from gatehouse.gateways.admission.rules import CLIENT, EVERY_TENANT, EVERYONE, Rule, read_rule
-from gatehouse.gateways.admission.scram import ForbiddenCharacter, saslprep
+from gatehouse.gateways.admission.scram import ForbiddenCharacter, name_form, saslprep
 
 # --- who may administer the hub, and whether anybody is left who may ----------------------------------------------
 
@@ -289,6 +289,8 @@ class Administration:
 
     def delete_user(self, by: By, name: str, on_done: OnChanged[None]) -> None:
         """Delete a user with its keys. Rules that name it stay, and mean nobody."""
+        name = name_form(name)
+
         def applied(_: None) -> None:
             self.accounts.users.pop(name, None)
             self._users_ahead.caught_up(name, None)
@@ -326,6 +328,8 @@ class Administration:
     def create_key(self, by: By, user: str, name: str, on_done: OnChanged[tuple[ApiKey, str]], *,
                    expires_ms: int = 0, restriction: Iterable[Mapping[str, Any]] | None = None) -> None:
         """Answers the key and its text, which nobody can be told again. `restriction` is rules without `who`."""
+        user = name_form(user)
+
         def job() -> tuple[ApiKey, str]:
             if not 0 < len(name) <= MAX_NAME_CHARACTERS or not name.isprintable():
                 raise InvalidUser(f"a key's name has 1 to {MAX_NAME_CHARACTERS} characters, all printable")
@@ -345,6 +349,8 @@ class Administration:
         self._run(job, applied, on_done)
 
     def revoke_key(self, by: By, user: str, id: str, on_done: OnChanged[None]) -> None:
+        user = name_form(user)
+
         def applied(_: None) -> None:
             self.accounts.keys.pop(id, None)
             self._affected.on_user_changed(user, "the API key was revoked", f"key:{id}")
@@ -556,7 +562,7 @@ class Administration:
 
     def user(self, name: str) -> User:
         """The user of this name. Raises UnknownUser."""
-        user = self.accounts.users.get(name)
+        user = self.accounts.users.get(name_form(name))
         if user is None:
             raise UnknownUser(f"there is no user {name[:MAX_NAME_CHARACTERS]!r}")
         return user

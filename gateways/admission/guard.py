@@ -755,11 +755,11 @@ class Guard:
             self._renew()
         return self._handing_out.room()
 
-    def out_wait_ms(self) -> int:
-        """When to ask `out_room` again, where there was none."""
+    def out_wait_ms(self, topic: str | None = None, consumers: str = "") -> int:
+        """When to ask `out_room` again, where there was none; see `HandingOut.wait_ms`."""
         if self._version is not self._admission.version:
             self._renew()
-        return self._handing_out.wait_ms()
+        return self._handing_out.wait_ms(topic, consumers)
 
     def hand_out(self, messages: int, size_bytes: int, topic: str = "", address: str = "", consumers: str = "") -> int:
         """So much was handed out: of an address, or of a topic whole, to a group of consumers. Each delivery is

@@ -16,7 +16,7 @@ import hashlib
 from collections.abc import Callable
 from typing import Final
 
-from gatehouse.gateways.admission.accounts import MAX_NAME_CHARACTERS, Accounts, ScramSecret, User
+from gatehouse.gateways.admission.accounts import Accounts, ScramSecret, User
 from gatehouse.gateways.admission.attempt import (
     Attempt,
     Check,
@@ -41,7 +41,7 @@ from gatehouse.gateways.admission.passwords import (
 from gatehouse.gateways.admission.ports import Outside
 from gatehouse.gateways.admission.principal import BY_CERTIFICATE, BY_KEY, BY_PASSWORD, Principal
 from gatehouse.gateways.admission.rules import Rule
-from gatehouse.gateways.admission.scram import HASHES, REFUSED, ForbiddenCharacter, ScramServer, saslprep
+from gatehouse.gateways.admission.scram import HASHES, REFUSED, ScramServer, name_form
 from gatehouse.gateways.admission.throttle import Throttle
 from gatehouse.gateways.admission.tokens import Claims, Issuer, Tokens, principal_of
 from gatehouse.gateways.admission.trace import Trace
@@ -226,7 +226,7 @@ class Login:
                 and password.startswith("eyJ"):                 # {" in base64: the beginning of a JWT
             self._by_token(attempt, password, name)
         else:
-            self._by_password(attempt, _prepared(name), password)
+            self._by_password(attempt, name_form(name), password)
 
     def _by_password(self, attempt: Attempt, name: str, password: str) -> None:
         attempt.user = name
@@ -406,12 +406,3 @@ class Login:
             attempt.on_done(refusal)
         else:
             self._outside.loop.call_at(self._now_ms() + refusal.delay_ms, lambda: attempt.on_done(refusal))
-
-
-def _prepared(name: str) -> str:
-    if len(name) > 4 * MAX_NAME_CHARACTERS:
-        return name                          # nobody's, in whatever form: it is not worth the work
-    try:
-        return saslprep(name)
-    except ForbiddenCharacter:
-        return name                          # nobody is called that

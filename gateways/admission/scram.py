@@ -21,7 +21,7 @@ from binascii import Error as Base64Error
 from collections.abc import Callable
 from typing import Final
 
-from gatehouse.gateways.admission.accounts import ScramSecret
+from gatehouse.gateways.admission.accounts import MAX_NAME_CHARACTERS, ScramSecret
 from gatehouse.gateways.admission.errors import NotAuthenticated
 from gatehouse.gateways.admission.principal import Principal
 
@@ -64,6 +64,16 @@ def saslprep(text: str) -> str:
         raise ForbiddenCharacter("a prohibited character")
     _check_direction(prepared)
     return prepared
+
+
+def name_form(name: str) -> str:
+    """The form in which a user's name is kept; of what can be no name the text itself."""
+    if len(name) > 4 * MAX_NAME_CHARACTERS:
+        return name                          # nobody's, in whatever form: it is not worth the work
+    try:
+        return saslprep(name)
+    except ForbiddenCharacter:
+        return name                          # nobody is called that
 
 
 def _check_direction(text: str) -> None:

@@ -75,6 +75,7 @@ DELIVERY_COUNT: Final = "x-delivery-count"
 
 ROUND_MIN: Final = 16                  # deliveries of the first flush to a consumer, before their size is known
 ROUND_MAX: Final = 8192                # and of any later one
+UNKNOWN_BYTES: Final = 1 << 30         # where bytes are limited the first delivery comes alone: its size is known then
 
 S = TypeVar("S")
 """Who the deliveries went to."""
@@ -100,6 +101,7 @@ class Channel:
         self.reply_consumer: ReplyConsumer | None = None        # who gets answers that pass no queue
         self.tx: Tx | None = None              # from tx.select on
         self.unacked: Unacked[Origin] = Unacked()
+        self._held_gets: deque[Got] = deque()  # until limits let something out
         self.budget = Budget(UNACKNOWLEDGED_MAX)           # what its consumers may be given together
         self.got_out = 0                       # deliveries of basic.get that await their acknowledgement
         self._served_first = 0                 # the consumer that is asked first whether it has room
@@ -264,6 +266,9 @@ class Channel:
 
     def wake(self) -> None:
         """Deliver more messages and checks on this channel: its consumers and listeners may have room again."""
+        if self._held_gets:
+            for _ in range(min(len(self._held_gets), self.connection.out_room())):
+                self._held_gets.popleft().begin()
         self._note_budget()
         consumers = list(self.consumers.values())
         first = self._served_first = self._served_first + 1 if self._served_first < len(consumers) else 0
@@ -271,6 +276,10 @@ class Channel:
             consumer.top_up()
         for listener in self.listeners.values():
             listener.pump()
+
+    def hold_get(self, got: Got) -> None:
+        """It begins when limits let something out: a message that is asked for is handed out like any other."""
+        self._held_gets.append(got)
 
     def _wake_settled(self, settled: set[Origin]) -> None:
         """As `wake`, after deliveries of these were settled: where the channel had room, nobody else has more."""
@@ -344,6 +353,10 @@ class Channel:
         for listener in list(self.listeners.values()):
             if not listener.allowed():
                 listener.on_gone()
+        for got in list(self._held_gets):
+            if not self.connection.rights.may_take(got.queue):
+                self._held_gets.remove(got)
+                got.on_gone()
 
     def on_overdue(self, timeout_ms: int) -> None:
         """A delivery was not acknowledged for so long: as RabbitMQ ends such channels."""
@@ -363,6 +376,9 @@ class Channel:
         self.connection.broker.totals.channels_closed += not self.closing
         self.closing = True
         self.contents.drop_content()
+        for got in self._held_gets:
+            got.drop()
+        self._held_gets.clear()
         for listener in self.listeners.values():
             listener.leave()
         self.listeners.clear()
@@ -639,10 +655,22 @@ class Got(ConsumerSource):
         self._reply = channel.reply_when_stored(b"")
 
     def begin(self) -> None:
-        """Ask for a message; the answer goes to the client in its turn. Raises ConnectionFault 540 for streams."""
+        """Ask for a message, as soon as limits let one out; the answer goes to the client in its turn. Raises
+        ConnectionFault 540 for streams."""
         connection = self.channel.connection
+        if connection.guard.limits_out and not self.queue.settings.is_stream and not connection.out_room():
+            self.channel.hold_get(self)
+            return
         hold = None if self._no_ack else self.hold_limit()
         connection.broker.queues.take(self.queue, self._answer, hold, connection.guard.origin)
+
+    def on_gone(self) -> None:
+        """The right to the queue is gone while this was held."""
+        self._answer(None)
+
+    def drop(self) -> None:
+        """It is not to be answered: the channel ends."""
+        self.channel.drop_reply(self._reply)
 
     def _answer(self, leased: Leased | None) -> None:
         channel = self.channel
@@ -690,6 +718,7 @@ class Consumer(ConsumerSource):
         self.limit = limit                     # deliveries without acknowledgement; 0: no limit of its own
         self._membership: MembershipPort | None = None         # while it is attached
         self._round = ROUND_MIN                # messages of one flush: as many as fit the bytes that may wait unsent
+        self._size_bytes = UNKNOWN_BYTES       # of one delivery, about
 
     @property
     def is_attached(self) -> bool:
@@ -723,7 +752,9 @@ class Consumer(ConsumerSource):
         if not self.channel.may_deliver():
             return 0
         connection = self.channel.connection
-        most = min(self._round, connection.out_room()) if connection.guard.limits_out else self._round
+        most = self._round
+        if connection.guard.limits_out:
+            most = min(most, connection.out_room(self._size_bytes))
         if self.no_ack:
             return 0 if self.channel.is_full else most
         return most if self.limit == 0 else min(most, self.limit - self.out)
@@ -743,7 +774,8 @@ class Consumer(ConsumerSource):
         if not channel.closing:                # what it was handed before goes back with all that it holds
             connection.write(frames)
         connection.handed_out(len(messages), len(frames), self.queue.name)
-        self._round = min(max(connection.unsent_max // (len(frames) // len(messages)), 1), ROUND_MAX)
+        self._size_bytes = len(frames) // len(messages)
+        self._round = min(max(connection.unsent_max // self._size_bytes, 1), ROUND_MAX)
         if not self.no_ack and channel.is_full:
             channel.hold_others()
         self.top_up()

@@ -425,12 +425,14 @@ class AmqpSession(SlowedSession):
         return self._state is OPEN and self._link.unsent_bytes < self.unsent_max and (
             not self.guard.limits_out or self.out_room() > 0)
 
-    def out_room(self) -> int:
-        """How many messages limits let out now; where there are none, consumers have their turn again later."""
-        messages, _ = self.guard.out_room()
+    def out_room(self, size_bytes: int = 1) -> int:
+        """How many messages of about this size limits let out now; where there are none, consumers have their turn
+        again later."""
+        messages, room_bytes = self.guard.out_room()
         if not messages:
             self._handing_out.at(self._now_ms() + max(1, self.guard.out_wait_ms()))
-        return messages
+            return 0
+        return min(messages, max(1, room_bytes // size_bytes))
 
     def handed_out(self, messages: int, size_bytes: int, group: str = "") -> None:
         """So much was written: for counters and limits."""

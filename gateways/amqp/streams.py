@@ -355,6 +355,7 @@ class StreamConsumer(Consumer):
                                     self.side_of) for number, message in enumerate(messages)])
         connection.write(frames)
         connection.handed_out(len(messages), len(frames), self.queue.name)
+        self._size_bytes = len(frames) // len(messages)
 
 
 def place_copies(guard: Guard, queues: list[AmqpQueue]) -> list[int]:

@@ -466,10 +466,10 @@ JSON: Final = "application/json"
 
 OF_EVERY_CALL: Final = ("malformed_request", "unknown_parameter", "invalid_parameter", "host_not_allowed",
                         "origin_not_allowed", "target_too_long", "headers_too_large", "not_acceptable", "not_built",
-                        "internal_error", "busy")
+                        "expectation_failed", "internal_error", "busy")
 OF_USERS: Final = ("not_authenticated", "not_authorized", "invalid_header")
 OF_A_PATH: Final = ("invalid_address",)
-OF_A_BODY: Final = ("malformed_request", "body_too_large", "body_too_slow", "expectation_failed", "busy")
+OF_A_BODY: Final = ("malformed_request", "body_too_large", "body_too_slow", "busy")
 OF_A_JSON_BODY: Final = ("invalid_body", "unsupported_media_type")
 OF_A_WRITE: Final = ("outcome_unknown", "stopping", "storage_full", "busy")
 

@@ -510,6 +510,9 @@ class Dispatcher:
 
     def _check_unusual(self, call: Call, handler: Declared) -> None:
         fields, endpoint = call.headers, call.endpoint
+        expect = fields.get("expect", "")
+        if expect and not call.http_10 and expect.lower() != "100-continue":
+            raise Refusal("expectation_failed", f"nothing is known about Expect: {expect}")
         coding = fields.get("transfer-encoding")
         if coding is not None and coding.strip().lower() != "chunked":
             # What is coded besides would be stored as it is, which nobody who sent it means.

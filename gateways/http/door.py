@@ -9,10 +9,11 @@ import asyncio
 import math
 import re
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import orjson
@@ -20,7 +21,7 @@ import orjson
 from gatehouse.gateways.admission.audit import Author
 from gatehouse.gateways.admission.credentials import NOTHING, Credentials
 from gatehouse.gateways.admission.decision import Operation
-from gatehouse.gateways.admission.errors import NotAuthenticated
+from gatehouse.gateways.admission.errors import NotAuthenticated, OverQuota
 from gatehouse.gateways.http.config import HttpConfig
 from gatehouse.gateways.http.cors import Cors
 from gatehouse.gateways.http.declaring import D, Declared, shaped, whole_numbers
@@ -39,6 +40,8 @@ from gatehouse.kernel.shedding import WAIT_MS, Rung
 if TYPE_CHECKING:
     from gatehouse.gateways.admission.admission import Admission
     from gatehouse.gateways.admission.guard import Guard
+    from gatehouse.gateways.admission.limits.book import LimitBook
+    from gatehouse.gateways.admission.limits.meter import Meter
     from gatehouse.gateways.admission.principal import Principal
     from gatehouse.gateways.contract import Services
     from gatehouse.gateways.door_side import Submitter
@@ -130,8 +133,7 @@ class Door:
         self._waiters: set[Callable[[None], None]] = set()
         self._relief: asyncio.Future[None] | None = None
         self._guards: dict[Principal, Guard] = {}
-        self._slow_version = 0                                 # of the limits for which they are slowed
-        self._slow_until_ms: dict[str, int] = {}               # by the name of who is over quota, however he came
+        self._slowed = Slowed(self._limits, services.now_ms)
 
     # --- who asks -------------------------------------------------------------------------------------------
 
@@ -229,16 +231,15 @@ class Door:
     @property
     def must_wait(self) -> bool:
         """Whether `ready_to_append` has something to look at."""
-        return bool(self._slow_until_ms) or self.port.congested or self._limits.publishing_waits
+        return self._slowed.any or self.port.congested or self._limits.publishing_waits
 
-    async def ready_to_append(self, guard: Guard) -> None:
-        """Returns when a publish may be taken: waits while the kernel is congested, or publishing waits. Refuses
-        `over_quota`, `busy`.
+    async def ready_to_append(self, guard: Guard, places: Iterable[int] = (), topic: str = "") -> None:
+        """Returns when a publish may be taken: waits while the kernel is congested, or publishing waits. `places` and
+        `topic`: where it goes, as far as that is known. Raises OverQuota, refuses `busy`.
 
         Called before the body is read, so that what waits here holds no memory.
         """
-        if self._slow_until_ms:
-            self._refuse_over_quota(guard.logged_in.name)
+        self.require_quota(guard, places, topic)
         if self.port.congested or self._limits.publishing_waits:
             await self._wait_for_relief()
 
@@ -246,6 +247,8 @@ class Door:
                whens: list[When] | None = None, wait_s: int | None = None) -> Receipt:
         """Append, or schedule; the receipt ends in what the kernel says once it is durable, or in `outcome_unknown` at
         the deadline, or after `wait_s` where that is sooner. Raises what the kernel refuses at once."""
+        if self._slowed.any:
+            self._slowed.require(guard, places_of(messages))
         receipts = self.receipts
         receipt = receipts.open()
         try:
@@ -263,6 +266,8 @@ class Door:
                idempotency_key: str | None, whens: list[When] | None = None) -> None:
         """Append messages, or schedule them. `owner` is told of the outcome, as the kernel tells; None: nobody asks for
         it (202). Raises what the kernel refuses at once."""
+        if self._slowed.any:
+            self._slowed.require(guard, places_of(messages))
         size_bytes = size_of(messages)
         if whens is None:
             slow_ms = guard.append(messages, owner, token, size_bytes, positions=owner is not None,
@@ -271,7 +276,7 @@ class Door:
             slow_ms = guard.schedule.add(messages, whens, owner, token, size_bytes, idempotency_key=idempotency_key,
                                      refuses=True)
         if slow_ms:
-            self.slow_down(guard, slow_ms)       # as few are
+            self._slowed.add(guard, places_of(messages))       # as few are
 
     def stored_in(self, place: Place, position: tuple[int, int, int]) -> Place:
         """The place of a message that lies in this position: what is answered again may have been stored before its
@@ -283,11 +288,15 @@ class Door:
             return place._replace(partition=numbers[0], partition_id=partition_id)
         return place
 
-    def slow_down(self, guard: Guard, slow_ms: int) -> None:
-        """Remember for how long a sender is to be slowed; 0: not at all."""
+    def require_quota(self, guard: Guard, places: Iterable[int] = (), topic: str = "") -> None:
+        """Raises OverQuota for who has overdrawn a limit of these places, or of batches to this topic."""
+        if self._slowed.any:
+            self._slowed.require(guard, places, topic)
+
+    def slow_down(self, guard: Guard, slow_ms: int, places: Iterable[int] = (), topic: str = "") -> None:
+        """Remember that who published to these places, or a batch to this topic, is to be slowed; `slow_ms` 0: not."""
         if slow_ms:
-            self._slow_until_ms[guard.logged_in.name] = self.services.now_ms() + slow_ms
-            self._slow_version = guard.limits_version
+            self._slowed.add(guard, places, topic)
 
     def flush(self, owner: Submitter, token: object) -> None:
         """Answer once everything that was told before is durable. Raises Stopping."""
@@ -313,21 +322,6 @@ class Door:
             self.receipts.drop(receipt)
             raise
         return receipt
-
-    def _refuse_over_quota(self, name: str) -> None:
-        """HTTP's way to slow a publisher: 429 until what was overdrawn is made good. The refused cost nothing.
-
-        Whose time is over is forgotten, whoever asks: as long as anybody is slowed, everybody takes the long way.
-        """
-        if self._slow_version != self.admission.limits.version:
-            self._slow_until_ms.clear()          # limits have changed: whoever is over one is told so again
-        now_ms = self.services.now_ms()
-        self._slow_until_ms = {who: until_ms for who, until_ms in self._slow_until_ms.items() if until_ms > now_ms}
-        wait_ms = self._slow_until_ms.get(name, now_ms) - now_ms
-        if not wait_ms:
-            return
-        raise Refusal("over_quota", f"the quota of {name} is used up for {wait_ms} ms; nothing was stored",
-                      headers={"Retry-After": str(math.ceil(wait_ms / 1000))})
 
     async def _wait_for_relief(self) -> None:
         await asyncio.sleep(0)       # from here on within a task, which a time-out needs
@@ -366,19 +360,20 @@ class Door:
         self.flow.bytes_out += len(answer.body)
         return answer
 
-    async def ready_to_hand_out(self, guard: Guard) -> None:
-        """Returns when messages may be given to this principal. Refuses `over_quota` where that is not soon."""
+    async def ready_to_hand_out(self, guard: Guard, topic: str = "", consumers: str = "") -> None:
+        """Returns when messages of a topic, or of a group of consumers, may be given to this principal. Refuses
+        `over_quota` where that is not soon."""
         if guard.limits_out:
             ends = self.loop.time() + self.config.request_deadline_s
-            while wait_ms := guard.out_wait_ms():
+            while wait_ms := guard.out_wait_ms(topic, consumers):
                 if self.loop.time() + wait_ms / 1000 > ends:
                     raise Refusal("over_quota", f"a limit of what {guard.logged_in.name} is given is used up",
                                   headers={"Retry-After": str(math.ceil(wait_ms / 1000))})
                 await asyncio.sleep(wait_ms / 1000)
 
-    async def until_handing_out(self, guard: Guard) -> None:
-        """Returns when messages may be given to the reader of a stream."""
-        for wait_ms in iter(guard.out_wait_ms, 0):
+    async def until_handing_out(self, guard: Guard, topic: str) -> None:
+        """Returns when messages of a topic, "" of several, may be given to the reader of a stream."""
+        for wait_ms in iter(partial(guard.out_wait_ms, topic), 0):
             await asyncio.sleep(wait_ms / 1000)
 
     def handed_out(self, guard: Guard, messages: int, answer: Response, topic: str = "", consumers: str = ""
@@ -435,6 +430,11 @@ def size_of(messages: list[Message]) -> int:
     for message in messages:
         size_bytes += len(message[2]) + len(message[1] or b"")
     return size_bytes
+
+
+def places_of(messages: list[Message]) -> set[int]:
+    """Where they go."""
+    return {message[0] for message in messages}
 
 
 def author(call: Call, name: str) -> Author:
@@ -543,6 +543,51 @@ def overdue() -> Refusal:
                                       "Idempotency-Key")
 
 
+# --- who is slowed down ---------------------------------------------------------------------------------------
+
+class Slowed:
+    """Who has overdrawn which limits, and until when he is refused what these speak of: HTTP's way to slow a publisher
+    is 429. What is refused costs nothing."""
+
+    def __init__(self, limits: LimitBook, now_ms: Callable[[], int]) -> None:
+        self._limits = limits
+        self._now_ms = now_ms
+        self._version = -1                                     # of the limits, as the next was written
+        self._until_ms: dict[tuple[str, Meter], int] = {}      # by name, however he came, and what was overdrawn
+
+    @property
+    def any(self) -> bool:
+        """Whether there may be somebody."""
+        return bool(self._until_ms)
+
+    def add(self, guard: Guard, places: Iterable[int], topic: str = "") -> None:
+        """What was taken has overdrawn some of its limits."""
+        now_ms = self._look()
+        for meter in guard.charging.meters_of(places, topic):
+            if wait_ms := meter.wait_ms(now_ms):
+                self._until_ms[guard.logged_in.name, meter] = now_ms + wait_ms
+
+    def require(self, guard: Guard, places: Iterable[int], topic: str = "") -> None:
+        """Raises OverQuota where a limit of what goes there was overdrawn by who asks, and is not made good."""
+        now_ms = self._look()
+        name = guard.logged_in.name
+        slowed = [(self._until_ms[name, meter], meter.limit) for meter in guard.charging.meters_of(places, topic)
+                  if (name, meter) in self._until_ms]
+        if slowed:
+            until_ms, limit = max(slowed, key=itemgetter(0))
+            raise OverQuota(limit.id, limit.of, until_ms - now_ms)
+
+    def _look(self) -> int:
+        """Forget whose time is over, whoever asks: as long as there is anybody, everybody takes the long way. Where
+        limits have changed, whoever is over one is told so again."""
+        now_ms = self._now_ms()
+        if self._version != self._limits.version:
+            self._version = self._limits.version
+            self._until_ms.clear()
+        self._until_ms = {who: until_ms for who, until_ms in self._until_ms.items() if until_ms > now_ms}
+        return now_ms
+
+
 # --- what waits for messages --------------------------------------------------------------------------------------
 
 class Guest:
@@ -606,7 +651,8 @@ class Bodies:
             return call.take_body()
         if call.length > self._config.max_body_bytes:
             raise self._too_large()
-        _answer_expectation(call)
+        if call.headers.get("expect") and not call.http_10:
+            call.session.ask_for_body()      # RFC 9110, 10.1.1: who expects 100 sends its body only after it
         await asyncio.sleep(0)       # from here on within a task, which a time-out needs
         try:
             async with asyncio.timeout(self._config.body_timeout_s):
@@ -646,16 +692,6 @@ class Bodies:
     def _too_large(self) -> Refusal:
         limit = self._config.max_body_bytes
         return Refusal("body_too_large", f"a body has at most {limit} bytes", max_body_bytes=limit)
-
-
-def _answer_expectation(call: Call) -> None:
-    """RFC 9110, 10.1.1: a client that expects 100 sends its body only after it."""
-    expect = call.headers.get("expect")
-    if expect is None or call.http_10:
-        return
-    if expect.lower() != "100-continue":
-        raise Refusal("expectation_failed", f"nothing is known about Expect: {expect}")
-    call.session.ask_for_body()
 
 
 async def read(door: Door, call: Call, shape: type[D]) -> D:

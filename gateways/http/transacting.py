@@ -202,14 +202,22 @@ class Holding:
         self._size_bytes = sum([len(half.message[2]) + len(half.message[1] or b"") for half in halves])
 
     def begin(self, owner: Any, token: object) -> None:
-        """Ask for a transaction of them; `owner` is answered."""
+        """Ask for a transaction of them; `owner` is answered. Raises OverQuota."""
+        numbers = self._numbers()
         self._door.slow_down(self._guard, self._guard.transactions.begin(
-            self._halves, self._group, self._checks, self._name, owner, token, self._size_bytes, refuses=True))
+            self._halves, self._group, self._checks, self._name, owner, token, self._size_bytes, refuses=True), numbers)
 
     def add(self, transaction_id: int, owner: Any, token: object) -> None:
-        """Ask for them to be added to a transaction; `owner` is answered."""
+        """Ask for them to be added to a transaction; `owner` is answered. Raises OverQuota."""
+        numbers = self._numbers()
         self._door.slow_down(self._guard, self._guard.transactions.add(
-            transaction_id, self._halves, owner, token, self._size_bytes, refuses=True))
+            transaction_id, self._halves, owner, token, self._size_bytes, refuses=True), numbers)
+
+    def _numbers(self) -> list[int]:
+        """The numbers of the half messages' places. Raises OverQuota where a limit of them is overdrawn."""
+        numbers = [half.message[0] for half in self._halves]
+        self._door.require_quota(self._guard, numbers)
+        return numbers
 
     def answer(self, stored: Stored) -> Response:
         """What a request is answered with by which a transaction has begun."""

@@ -44,6 +44,7 @@ ERROR_CODES: Final[dict[type[Exception], int]] = {
     errors.TooManyTransactions: error_codes.KAFKA_STORAGE_ERROR,
     errors.OffsetOutOfRange: error_codes.OFFSET_OUT_OF_RANGE,
     errors.StorageFull: error_codes.KAFKA_STORAGE_ERROR,
+    errors.QueueFull: error_codes.POLICY_VIOLATION,            # which they do not: to be told is what `reject` asks for
     errors.KeptFull: error_codes.KAFKA_STORAGE_ERROR,          # clients repeat: that is the back-pressure
     errors.StorageFailed: error_codes.KAFKA_STORAGE_ERROR,
     errors.Stopping: error_codes.NOT_LEADER_OR_FOLLOWER,       # clients look for the leader again and repeat

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gatehouse.gateways.admission.errors import Denied
@@ -243,8 +245,9 @@ class History:
 
     def _send(self) -> None:
         outbox, ahead, parts = self._outbox, self._ahead, list[bytes]()
-        size = 0
-        while ahead and size < READ_BYTES:
+        sent: list[tuple[str, str, int]] = []
+        size, room = 0, min(READ_BYTES, outbox.room_now())
+        while ahead and size < room:
             partition_id, topic, address, record = ahead[0]
             qos = qos_of(record[5], self.asked.qos)
             if not outbox.may_send(qos > 0) or len(parts) >= outbox.left:
@@ -254,9 +257,12 @@ class History:
             if packet:
                 parts.append(packet)
                 size += len(packet)
+                sent.append((topic, address, len(packet)))
         if parts:
             outbox.link.write_many(parts)
-            outbox.handed_out(len(parts), size)
+        for (topic, address), together in groupby(sent, itemgetter(0, 1)):
+            sizes = [each[2] for each in together]
+            outbox.handed_out(len(sizes), sum(sizes), topic, address)
         self._note()
 
     def _encode(self, partition_id: int, topic: str, address: str, record: Record, qos: int) -> bytes:
@@ -277,7 +283,7 @@ class History:
                 return b""
         raw_id = b""
         if qos:
-            packet_id = outbox.window.take(1, qos == 2)
+            packet_id = outbox.take(1, qos == 2)
             raw_id = PACKET_ID_BYTES[packet_id]
             if self.is_durable:
                 self._unacknowledged[packet_id] = partition_id, record[0]

@@ -297,15 +297,17 @@ class Outbox:
 
     def may_send(self, acknowledged: bool) -> bool:
         """Whether socket, and above QoS 0 the window, have room."""
-        return (self.window.room() > 0 or not acknowledged) and self._room_now() > 0
+        if acknowledged and self.durable is not None:
+            self.durable.share()
+        return (self.window.room() > 0 or not acknowledged) and self.room_now() > 0
 
     @property
     def has_room(self) -> bool:
         """Whether the socket takes more."""
-        return self._room_now() > 0
+        return self.room_now() > 0
 
-    def _room_now(self) -> int:
-        """Bytes that may be written now."""
+    def room_now(self) -> int:
+        """Bytes that may be written now; `left` says how many messages."""
         room = self.clients.unsent.allowed(self.config.max_unsent_bytes) - self.link.unsent_bytes
         if not self.guard.limits_out:
             self.left = NO_BOUND
@@ -325,6 +327,13 @@ class Outbox:
             if wait_ms:
                 self._room = self.left = 0
                 self.session.pump_later(wait_ms)
+
+    def take(self, count: int, exact: bool) -> int:
+        """`Window.take`; the client's session, where there is one, has so much less room."""
+        first = self.window.take(count, exact)
+        if self.durable is not None:
+            self.durable.share()
+        return first
 
     def acknowledge(self, data: bytes, pos: int) -> int:
         """`Window.acknowledge`, and send what was waiting for room."""
@@ -465,8 +474,6 @@ class Outbox:
             self.durable.owe_retained(topic_filter, granted, start)
 
     def _retained_room(self, granted: int) -> int:
-        if self.durable is not None:
-            self.durable.share()
         if not self.may_send(granted > 0):
             return 0
         return self.window.room() if granted else PAGE_VALUES
@@ -509,7 +516,7 @@ class Outbox:
         return True
 
     def _send_one(self, first: int, topic: bytes, qos: int, tail: bytes, value: bytes) -> None:
-        packet_id = PACKET_ID_BYTES[self.window.take(1, qos == 2)] if qos else b""
+        packet_id = PACKET_ID_BYTES[self.take(1, qos == 2)] if qos else b""
         encoded = encode_publish(first, topic, packet_id, tail, value)
         self.link.write(encoded)
         self.handed_out(1, len(encoded))
@@ -599,7 +606,7 @@ class Outbox:
 
     def begin(self) -> None:
         """Look how much may be written; then `send`, any number of times, then `flush`."""
-        self._room = self._room_now()
+        self._room = self.room_now()
 
     def send(self, address: HeardAddress, messages: list[Message], start: int, stop: int, qos: int, is_own: bool
              ) -> int:

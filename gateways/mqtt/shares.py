@@ -96,7 +96,7 @@ class Share:
         outbox = self._outbox
         while self._waiting and self._is_allowed() and outbox.may_send(self._qos > 0):
             count = min(len(self._waiting), outbox.window.room()) if self._qos else len(self._waiting)
-            count = min(count, outbox.left)
+            count = min(count, outbox.left, _fitting(self._waiting, outbox.room_now()))
             messages, self._waiting = self._waiting[:count], self._waiting[count:]
             for address, run in groupby(messages, key=self._kernel.groups.address_of_leased):
                 self._send(address, list(run))
@@ -164,7 +164,7 @@ class Share:
             self.place.add_credit(len(leased))
             return
         if qos:
-            first = self._outbox.window.take(len(sent), qos == 2)
+            first = self._outbox.take(len(sent), qos == 2)
             self._shares.note(self, first, handles, qos)
             self._write(len(sent), encode_qos1(topic, sent, 0, len(sent), first, tail, 0x30 | qos << 1))
             return
@@ -272,6 +272,15 @@ class Shares:
         self._by_filter, self._retired = {}, []
         for share in shares:
             self._end(share)
+
+
+def _fitting(messages: list[Leased], room_bytes: int) -> int:
+    """How many go out together: what fits, with the one that goes beyond it."""
+    count = 0
+    while count < len(messages) and room_bytes > 0:
+        room_bytes -= len(messages[count][6] or b"")
+        count += 1
+    return count
 
 
 def _as_message(leased: Leased) -> Message:

@@ -326,16 +326,16 @@ class Batches:
                 pending.wait(owner, token, [(run, 0)])
                 return True
         if owner is not None:
-            fixed = (state.append_ms, [(partition_id, duplicate.first_offset, duplicate.first_id)])
+            fixed = (duplicate.append_ms, [(partition_id, duplicate.first_offset, duplicate.first_id)])
             pending_frame.submissions.append(Submission(owner, token, None, fixed))
         return True
 
     def _note_sequence(self, pending_frame: PendingFrame, partition_id: int, header: BatchHeader, run: Run | None
                        ) -> None:
         state = self._producers.get(partition_id, header.producer_id)
-        batch = KnownBatch(header.base_sequence, header.record_count, PENDING, PENDING if run is not None else 0)
-        now_ms = pending_frame.builder.now_ms
-        self._producers.put(partition_id, header.producer_id, with_batch(state, header, now_ms, batch))
+        batch = KnownBatch(header.base_sequence, header.record_count, PENDING, PENDING if run is not None else 0,
+                           pending_frame.builder.now_ms)
+        self._producers.put(partition_id, header.producer_id, with_batch(state, header, batch))
         pending_frame.join(self._producers)
         batches = pending_frame.produced.setdefault((partition_id, header.producer_id), [])
         if run is not None:

@@ -39,6 +39,8 @@ class KnownBatch(NamedTuple):
     records: int
     first_offset: int
     first_id: int
+    append_ms: int
+    """When it was; of one before the last that is known from before a start of the hub, that of the last."""
 
     @property
     def next_sequence(self) -> int:
@@ -47,8 +49,12 @@ class KnownBatch(NamedTuple):
 
 class ProducerState(NamedTuple):
     epoch: int
-    append_ms: int
     batches: tuple[KnownBatch, ...]
+
+    @property
+    def append_ms(self) -> int:
+        """Of the last."""
+        return self.batches[-1].append_ms
 
 
 def producer_key(partition_id: int, producer_id: int) -> bytes:
@@ -62,12 +68,13 @@ def decode_key(key: bytes) -> tuple[int, int]:
 
 
 def encode_state(state: ProducerState) -> bytes:
-    return _HEAD.pack(state.epoch, state.append_ms) + b"".join(_BATCH.pack(*batch) for batch in state.batches)
+    return _HEAD.pack(state.epoch, state.append_ms) + b"".join(_BATCH.pack(*batch[:-1]) for batch in state.batches)
 
 
 def decode_state(value: bytes) -> ProducerState:
     epoch, append_ms = _HEAD.unpack_from(value)
-    return ProducerState(epoch, append_ms, tuple(map(KnownBatch._make, _BATCH.iter_unpack(value[_HEAD.size:]))))
+    batches = _BATCH.iter_unpack(value[_HEAD.size:])
+    return ProducerState(epoch, tuple([KnownBatch._make((*batch, append_ms)) for batch in batches]))
 
 
 def find_duplicate(state: ProducerState, header: BatchHeader) -> KnownBatch | None:
@@ -104,9 +111,9 @@ def check_sequence(state: ProducerState | None, header: BatchHeader) -> None:
                                  f"{expected} is next")
 
 
-def with_batch(state: ProducerState | None, header: BatchHeader, append_ms: int, batch: KnownBatch) -> ProducerState:
+def with_batch(state: ProducerState | None, header: BatchHeader, batch: KnownBatch) -> ProducerState:
     kept = state.batches[1 - REMEMBERED_BATCHES:] if state is not None and state.epoch == header.producer_epoch else ()
-    return ProducerState(header.producer_epoch, append_ms, (*kept, batch))
+    return ProducerState(header.producer_epoch, (*kept, batch))
 
 
 class Producers:
@@ -151,7 +158,7 @@ class Producers:
             for batch in state.batches:
                 run = placed.get((batch.first_sequence, state.epoch)) if batch.first_offset < 0 else None
                 known_batches.append(batch if run is None else
-                                     KnownBatch(batch.first_sequence, batch.records, run.first_offset, run.first_id))
+                                     batch._replace(first_offset=run.first_offset, first_id=run.first_id))
             state = state._replace(batches=tuple(known_batches))
             self.put(partition_id, producer_id, state)
             frame.state.append(StateRecord(Kind.PRODUCER, producer_key(partition_id, producer_id),

@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from gatehouse.gateways.contract import CONTRACT, GatewaySpec
-from gatehouse.gateways.door_numbers import FIXED, GIVEN, DoorNumbers, NoDoorNumber
+from gatehouse.gateways.door_numbers import FIXED, GIVEN, OWN, DoorNumbers, NoDoorNumber
 from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt import GATEWAY
 from gatehouse.gateways.registry import BUILT_IN, built_in
@@ -22,7 +22,7 @@ def test_numbers_are_what_the_mask_lets_through_and_leave_room_for_the_hub_s_own
     numbers = {*FIXED, *GIVEN}
     assert numbers == {byte for byte in range(256) if byte & DOOR_MASK == byte} and len(GIVEN) == 24
     assert not DOOR_MASK & (TRANSIENT | RETAIN | EXACTLY_ONCE)
-    assert {built_in(name).door for name in BUILT_IN} <= set(FIXED)
+    assert {built_in(name).door: name for name in BUILT_IN} == OWN and set(OWN) <= set(FIXED)
 
 
 def test_a_name_keeps_its_number_over_restarts_whoever_is_opened_first() -> None:
@@ -37,7 +37,7 @@ def test_a_name_keeps_its_number_over_restarts_whoever_is_opened_first() -> None
     again.open(door("nats"))
     again.open(door("coap"))
     assert (again.of("nats"), again.of("coap")) == (10, 9)
-    assert again.names == {8: "stomp", 9: "coap", 10: "nats"}, "what came by a door that is closed has its name still"
+    assert again.names == OWN | {8: "stomp", 9: "coap", 10: "nats"}, "what came by a closed door has its name still"
 
 
 def test_a_number_is_given_once_and_where_there_are_none_left_that_is_said() -> None:

@@ -318,6 +318,18 @@ class Charging:
 
     # ---- which apply
 
+    def meters_of(self, places: Iterable[int], topic: str = "") -> set[Meter]:
+        """All that messages to these places are charged to, and a batch to this topic. Raises UnknownPlace."""
+        if self._version != self._book.version:
+            self._resolve()
+        meters = set(self._meters)
+        if self._book.places_in:
+            for place in places:
+                meters.update(self._meters_of_place(place))
+            if topic:
+                meters.update(self._meters_of_topic(topic))
+        return meters
+
     def _resolve(self) -> None:
         book = self._book
         self._version = book.version

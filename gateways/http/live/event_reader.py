@@ -60,7 +60,7 @@ class EventReader:
         try:
             while not (self._ended or self._door.stopping):
                 if self._guard.limits_out:
-                    await self._door.until_handing_out(self._guard)
+                    await self._door.until_handing_out(self._guard, self._feed.scope.topic)
                 block = await self._replay.next_block()
                 if self._ended:
                     break                    # while the log was read
@@ -94,7 +94,7 @@ class EventReader:
         self._door.flow.messages_out += len(block.entries)
         self._door.flow.bytes_out += len(block.events)
         if self._guard.limits_out:
-            self._guard.hand_out(len(block.entries), len(block.events))
+            self._guard.hand_out(len(block.entries), len(block.events), self._feed.scope.topic)
 
     # --- what admission calls ---------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class EventReader:
         """Write a block to the reader, unless too much waits already."""
         session = self._session
         if session.unsent_bytes > self._door.most_unsent or (  # decision 65
-                self._guard.limits_out and self._guard.out_wait_ms()):
+                self._guard.limits_out and self._guard.out_wait_ms(self._feed.scope.topic)):
             self.on_dropped(block.before)
             return False
         session.write(block.chunk if self._answer.chunked else block.events)

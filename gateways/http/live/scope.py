@@ -35,6 +35,9 @@ class Scope:
     def __init__(self, port: KernelPort, wanted: Wanted, selector: Selector | None) -> None:
         self.wanted = wanted
         self.partitions: dict[int, tuple[Topic, int]] = {}
+        self.topic = ""
+        """The one topic that they are of; "" where there are several."""
+
         self._port = port
         self._selector = selector
         self._pattern = None if wanted.filter is None else parse_filter(wanted.filter)
@@ -47,8 +50,9 @@ class Scope:
         if port.topics_version == self._version:
             return False
         self._version = port.topics_version
-        before = self.partitions
-        self.partitions = {partition_id: (topic, number) for topic in self._topics()
+        before, topics = self.partitions, self._topics()
+        self.topic = topics[0].name if len(topics) == 1 else ""
+        self.partitions = {partition_id: (topic, number) for topic in topics
                        for number, partition_id in enumerate(topic.partition_ids())}
         return before.keys() != self.partitions.keys()
 

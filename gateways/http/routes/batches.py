@@ -140,7 +140,7 @@ async def get_batches(door: Door, call: Call) -> Answered:
         raise UnknownPartition(f"{topic.name} has the partitions 0 to {topic.partitions - 1}")
     offset = OFFSET.read(query, door.config)
     max_bytes = MAX_BYTES.read(query, door.config)
-    await door.ready_to_hand_out(guard)
+    await door.ready_to_hand_out(guard, topic.name)
     (fetched,) = await fetch_in_bulk(door, guard, [(topic.partition_id(partition), offset, max_bytes)], max_bytes)
     if isinstance(fetched.error, OffsetOutOfRange):
         raise Refusal("offset_out_of_range", str(fetched.error), log_start_offset=fetched.log_start_offset,
@@ -172,11 +172,12 @@ async def post_batches(door: Door, call: Call) -> Answered:
     given = call.headers.get("idempotency-key")
     key = None if given is None else read_idempotency_key(given.encode("utf-8", "surrogateescape"))
     topic = guard.topic(name, Operation.PUBLISH)
-    await door.ready_to_append(guard)
+    await door.ready_to_append(guard, topic=name)
     batches = read_batches(await door.bodies.read(call))
     counts = [read_header(batch).record_count for _, batch in batches]
+    door.require_quota(guard, topic=name)
     stored = await door.stored(lambda owner, token: door.slow_down(
-        guard, guard.append_batches(topic, batches, sum(counts), owner, token, key, refuses=True)))
+        guard, guard.append_batches(topic, batches, sum(counts), owner, token, key, refuses=True), topic=name))
     return json_answer({"batches": [
         {"partition": partition, "offset": offset, "count": count, "id": str(first_id)}
         for (partition, _), count, (_, offset, first_id) in zip(batches, counts, stored.positions, strict=True)]}, 201)

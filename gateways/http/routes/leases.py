@@ -95,8 +95,9 @@ async def pop(door: Door, call: Call) -> Answered:
     """
     guard = await door.guard(call)
     query = call.query()
-    await door.ready_to_hand_out(guard)
-    return _popped(door, guard, call.topic_name(), await pop_topic(door, guard, call.topic_name(), query))
+    name, topic = call.topic_name(), query["topic"]
+    await door.ready_to_hand_out(guard, topic, name)
+    return _popped(door, guard, topic, name, await pop_topic(door, guard, name, query))
 
 
 async def pop_topic(door: Door, guard: Guard, name: str, query: dict[str, str]) -> list[dict[str, Any]]:
@@ -116,8 +117,9 @@ async def pop_queue(door: Door, call: Call) -> Answered:
     """Lease messages of a queue, as from a group."""
     guard = await door.guard(call)
     query = call.query()
-    await door.ready_to_hand_out(guard)
-    return _popped(door, guard, call.topic_name(), await pop_from_queue(door, guard, call.topic_name(), query))
+    name = call.topic_name()
+    await door.ready_to_hand_out(guard, consumers=name)
+    return _popped(door, guard, "", name, await pop_from_queue(door, guard, name, query))
 
 
 async def pop_from_queue(door: Door, guard: Guard, name: str, query: dict[str, str]) -> list[dict[str, Any]]:
@@ -138,8 +140,8 @@ async def _pop(door: Door, guard: Guard, query: dict[str, str], source: Source) 
         return taken
 
 
-def _popped(door: Door, guard: Guard, name: str, messages: list[dict[str, Any]]) -> Answered:
-    return door.handed_out(guard, len(messages), json_answer({"messages": messages}), consumers=name)
+def _popped(door: Door, guard: Guard, topic: str, name: str, messages: list[dict[str, Any]]) -> Answered:
+    return door.handed_out(guard, len(messages), json_answer({"messages": messages}), topic, name)
 
 
 def _shown(door: Door, taken: list[Taken], places: list[tuple[str, int]], parsed: bool) -> list[dict[str, Any]]:

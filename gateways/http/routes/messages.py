@@ -193,14 +193,16 @@ def publish_at(door: Door, call: Call, guard: Guard, publication: Publication, f
     if publication.key is not None:
         number = place_with_key(guard, number, publication)
     if door.must_wait or not door.bodies.has_whole(call):
-        return _store_later(door, call, guard, publication, find)
+        return _store_later(door, call, guard, number, publication, find)
     return store(door, call, guard, number, publication, call.take_body())
 
 
 # decision 217: the place is asked for again after a wait
-async def _store_later(door: Door, call: Call, guard: Guard, publication: Publication, find: Find) -> Answered:
-    """Publish once the hub has room for the body, and all of it has come: the right may have gone meanwhile."""
-    await door.ready_to_append(guard)
+async def _store_later(door: Door, call: Call, guard: Guard, number: int, publication: Publication, find: Find
+                       ) -> Answered:
+    """Publish once the hub has room for the body, and all of it has come: the right to the place may have gone
+    meanwhile."""
+    await door.ready_to_append(guard, (number,))
     value = await door.bodies.read(call)
     number = find()
     if publication.key is not None:
@@ -304,8 +306,8 @@ async def post_messages(door: Door, call: Call) -> Answered:
     key = query["key"].encode() if "key" in query else publication.key
     if publication.key is not None and publication.key != key:
         raise Refusal("invalid_parameter", "'key' and X-Message-Key differ", parameter="key")
-    guard.place_key(topic, key, trace)       # refused before the body is read
-    await door.ready_to_append(guard)
+    # refused before the body is read
+    await door.ready_to_append(guard, (guard.place_key(topic, key, trace),))
     value = await door.bodies.read(call)
     return await store(door, call, guard, guard.place_key(topic, key, trace), publication, value)
 
@@ -510,8 +512,7 @@ async def post_events(door: Door, call: Call, guard: Guard, publication: Publica
     kind = call.media
     if not kind.startswith("application/cloudevents"):
         read_binary(publication, of_topic)
-        place(publication)                   # refused before the body is read
-        await door.ready_to_append(guard)
+        await door.ready_to_append(guard, (place(publication),))       # refused before the body is read
         value = await door.bodies.read(call)
         return await store(door, call, guard, place(publication), publication, value)
     if kind not in (STRUCTURED, BATCH):
@@ -641,7 +642,7 @@ async def _get_later(door: Door, call: Call, guard: Guard, wanted: _Wanted, curs
     """Where it begins, or whether anything may be handed out yet, is waited for."""
     if cursor is None:
         cursor = await _cursor_by_time(door, guard, wanted.topic, query)
-    await door.ready_to_hand_out(guard)
+    await door.ready_to_hand_out(guard, wanted.topic.name)
     return await _await_page(door, call, guard, wanted, cursor,
                              read_page(guard, wanted.topic, cursor, wanted.max_messages, door.config.max_page_bytes,
                                        wanted.selection))

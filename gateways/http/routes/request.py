@@ -175,11 +175,11 @@ async def request(door: Door, call: Call) -> Answered:
             or publication.key is not None:
         raise Refusal("invalid_header", "a request is one message, sent now and waited for: it has no Idempotency-Key, "
                                         "no time to wait for, no X-Message-Key")
-    place(guard, call.captures[0], publication)           # refused before the body is read
+    number = place(guard, call.captures[0], publication)           # refused before the body is read
     headers, address, correlation = _with_reply(publication)
     if address:
         guard.require(Operation.CONSUME, address)
-    await door.ready_to_append(guard)
+    await door.ready_to_append(guard, (number,))
     value = await door.bodies.read(call)
     answers = door.answers.setdefault(guard.tenant, Answers(door, guard.tenant))
     if sum([len(tenant) for tenant in door.answers.values()]) >= MAX_WAITING:

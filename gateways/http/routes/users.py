@@ -16,6 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from gatehouse.gateways.admission.accounts import ApiKey, User
 from gatehouse.gateways.admission.administration import MAX_EXPIRES_MS, UserChanges, prepared_name
+from gatehouse.gateways.admission.scram import name_form
 from gatehouse.gateways.http.accounts import (
     ADMINISTERING,
     CHANGES,
@@ -202,7 +203,7 @@ def _shown(accounts: Administration, user: User) -> dict[str, Any]:
 
 def _found(accounts: Administration, name: str) -> dict[str, Any] | None:
     """What a request may ask about."""
-    user = accounts.accounts.users.get(name)
+    user = accounts.accounts.users.get(name_form(name))
     return None if user is None else _shown(accounts, user)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
+import orjson
+
 from gatehouse.gateways.checks import InvalidDecision, read_id, read_verdict
 from gatehouse.gateways.http.declaring import D, shaped
 from gatehouse.gateways.http.leases import Extension, Handles, Release, handles_in, result_of
@@ -25,9 +27,13 @@ async def _pop(connection: WebSocketConnection, frame: Frame) -> Frame:
     of_queue = _names_queue(frame)
     if not of_queue and "topic" not in query:
         raise Refusal("invalid_frame", "a pop names the 'topic' of its group")
-    pop = pop_from_queue if of_queue else pop_topic
-    messages = await pop(connection.door, connection.guard, name_in(frame, "queue" if of_queue else "group"), query)
-    connection.door.flow.messages_out += len(messages)
+    pop, topic = pop_from_queue if of_queue else pop_topic, query.get("topic", "")
+    door, guard, name = connection.door, connection.guard, name_in(frame, "queue" if of_queue else "group")
+    await door.ready_to_hand_out(guard, topic, name)
+    messages = await pop(door, guard, name, query)
+    door.flow.messages_out += len(messages)
+    if guard.limits_out:
+        guard.hand_out(len(messages), len(orjson.dumps(messages)), topic, consumers=name)
     return {"type": "popped", "messages": messages}
 
 

@@ -72,7 +72,7 @@ class Subscription:
                     await self._wait()
                 await self._connection.drained()
                 if guard.limits_out:
-                    await self._door.until_handing_out(guard)
+                    await self._door.until_handing_out(guard, self._feed.scope.topic)
                 block = await self._replay.next_block()
                 if block is None:
                     self._feed.join(self)
@@ -106,7 +106,7 @@ class Subscription:
         """Send as much as there is credit for."""
         guard = self._connection.guard
         if self._connection.unsent_bytes > self._door.most_unsent or self.credit <= 0 or (
-                guard.limits_out and guard.out_wait_ms()):
+                guard.limits_out and guard.out_wait_ms(self._feed.scope.topic)):
             self.on_dropped(block.before)
             return False
         return self._take(block)
@@ -144,7 +144,7 @@ class Subscription:
     def _hand_out(self, messages: int, size_bytes: int) -> None:
         self._door.flow.messages_out += messages
         if self._connection.guard.limits_out:
-            self._connection.guard.hand_out(messages, size_bytes)
+            self._connection.guard.hand_out(messages, size_bytes, self._feed.scope.topic)
 
     def _frames(self, block: Block, positions: Positions) -> Iterator[tuple[bytes, int]]:
         """Frames for the first entries of a block, each with how many it holds, until the credit is used up."""

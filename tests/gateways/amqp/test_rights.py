@@ -12,6 +12,7 @@ from gatehouse.gateways.amqp.methods import encode_method
 from gatehouse.gateways.amqp.rights import heard_by
 from tests.gateways.accounts import KnownUsers
 from tests.gateways.amqp.fakes import Client, Got, Hub, publish
+from tests.gateways.limiting import set_limit
 
 P, C, M, A = Operation.PUBLISH, Operation.CONSUME, Operation.CREATE, Operation.ALTER
 EVERYTHING = object()
@@ -238,6 +239,18 @@ def test_consumers_end_with_their_right_and_are_told() -> None:
     client.publish("", "work", b"x")
     hub.kernel.flush()
     assert client.names() == []
+
+
+def test_a_get_that_waits_for_a_limit_ends_with_its_right_too() -> None:
+    hub, client, rules = furnished((C, "$queue/work"), (P, "$queue/work"))
+    for _ in range(3):
+        client.publish("", "work", b"x")
+    set_limit(hub, "consumers:work", direction="out", messages_per_s=1)
+    answers = [client.ask("basic.get", queue="work", no_ack=True) for _ in range(3)]
+    assert [answer[0][1] for answer in answers if answer] == ["basic.get-ok"] * 2
+    rules.allowed = {(P, "$queue/work")}
+    client.session.on_rights_changed()                                   # type: ignore[attr-defined]
+    assert client.names() == ["basic.get-empty"]
 
 
 def test_an_own_queue_keeps_only_what_may_still_be_heard() -> None:

@@ -143,12 +143,35 @@ def test_what_goes_out_is_held_back_and_nothing_is_lost(hub: Hub, client: Client
     assert bodies == [b"%d" % number for number in range(30)]
 
 
+def test_a_limit_of_bytes_is_little_overdrawn(hub: Hub, client: Client) -> None:
+    """Also beside one of messages that allows many."""
+    client.ask("queue.declare", queue="q")
+    for _ in range(60):
+        client.publish("", "q", b"x" * 1_000)
+    set_limit(hub, "user:anonymous", direction="out", messages_per_s=1_000, bytes_per_s=10_000)
+    client.ask("basic.consume", channel=2, queue="q", consumer_tag="c", no_ack=True)
+    taken = hub.admission.limits.most_used("1", 1)[0]
+    for second in range(1, 5):
+        assert 9_000 * second <= taken.bytes_taken <= 13_000 * second
+        for _ in range(10):
+            hub.advance(100)
+
+
 def test_a_queue_is_a_group_of_consumers(hub: Hub, client: Client) -> None:
     client.ask("queue.declare", queue="q")
     set_limit(hub, "consumers:q", direction="out", messages_per_s=1)
     for _ in range(10):
         client.publish("", "q", b"x")
     hub.kernel.flush()
-    for _ in range(3):
+    for got in (1, 2, 2, 2):
         client.ask("basic.get", queue="q", no_ack=True)
-    assert hub.admission.limits.most_used("1", 1)[0].messages_taken == 3
+        assert hub.admission.limits.most_used("1", 1)[0].messages_taken == got, "what is too much waits, too"
+    names: list[str] = []
+    for _ in range(30):
+        hub.advance(100)
+        names += client.names()
+    assert names.count("basic.get-ok") == 2, "each is answered in its time"
+    client.ask("basic.get", queue="q", no_ack=True)
+    client.ask("basic.get", queue="q", no_ack=True)
+    assert client.ask("channel.close", reply_code=200, reply_text="", class_id=0, method_id=0)[-1][1] == (
+        "channel.close-ok"), "and holds up no end"

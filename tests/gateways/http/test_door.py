@@ -300,9 +300,14 @@ def test_expectations() -> None:
         writer.write(b"x")
         assert (await reader.read()).startswith(b"HTTP/1.1 201 ")
         writer.close()
-        other = await client.send(b"POST /v1/publish/plant HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n"
-                                  b"Expect: miracles\r\nConnection: close\r\n\r\n")
-        assert b'"code":"expectation_failed"' in other
+        for line in (b"POST /v1/publish/plant", b"GET /v1/topics"):
+            for body in (b"", b"x"):         # whether the body is there already makes no difference
+                other = await client.send(line + b" HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n"
+                                          b"Expect: miracles\r\nConnection: close\r\n\r\n" + body)
+                assert other.startswith(b"HTTP/1.1 417 ")
+                assert b'"code":"expectation_failed"' in other
+        old = await client.send(b"POST /v1/publish/plant HTTP/1.0\r\nContent-Length: 1\r\nExpect: miracles\r\n\r\nx")
+        assert old.startswith(b"HTTP/1.0 201 "), "what HTTP/1.0 does not have is passed over"
     run_door(test)
 
 

@@ -3,10 +3,14 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+from yarl import URL
+
 from gatehouse.gateways.admission.limits.limit import read_limit
 from gatehouse.kernel.state.topics import FAIL
 from tests.gateways.admission.kit import Administered
-from tests.gateways.http.kit import Client
+from tests.gateways.http.kit import Client, run_door, until
+from tests.gateways.http.test_session import Begins
 from tests.gateways.http.test_users import refused, run
 
 LIMIT = {"of": "user:anonymous", "messages_per_s": 2}
@@ -119,3 +123,73 @@ def test_what_is_given_out_waits_and_is_refused_where_that_would_be_long() -> No
         await client.ask("DELETE", "/v1/limits/1")
         assert (await client.ask("GET", "/v1/topics/plant/messages?from=earliest")).status == 200
     run(test)
+
+
+def test_what_of_a_topic_is_given_out_too_fast_holds_back_no_other() -> None:
+    async def test(client: Client, rig: Administered) -> None:
+        for address in ("plant/a", "other/a"):
+            for _ in range(5):
+                await client.ask("POST", f"/v1/publish/{address}", data=b"1")
+        await client.ask("POST", "/v1/limits", json={"of": "topic:plant", "direction": "out", "messages_per_s": 0.01,
+                                                     "messages_burst": 1})
+        assert (await client.ask("GET", "/v1/topics/plant/messages?from=earliest")).status == 200
+        over = await client.ask("GET", "/v1/topics/plant/messages?from=earliest")
+        assert (over.status, over.code) == (429, "over_quota")
+        assert (await client.ask("GET", "/v1/topics/other/messages?from=earliest")).status == 200
+    run(test)
+
+
+@pytest.mark.parametrize("target", ["topics/plant/events?", "events?filter=plant/%2B&"])
+def test_a_stream_of_one_topic_is_charged_to_it(target: str) -> None:
+    async def test(client: Client, rig: Administered) -> None:
+        for _ in range(5):
+            await client.ask("POST", "/v1/publish/plant/a", data=b"1")
+        await client.ask("POST", "/v1/limits", json={"of": "topic:plant", "direction": "out", "messages_per_s": 1})
+        url = URL(f"http://{client.address}/v1/{target}from=earliest", encoded=True)
+        async with client.session.get(url) as stream:
+            await until(lambda: rig.admission.limits.most_used("1", 1))
+            assert rig.admission.limits.most_used("1", 1)[0].messages_taken == 5
+            assert stream.status == 200
+    run(test)
+
+
+def test_a_pop_over_websocket_keeps_to_what_may_go_out() -> None:
+    async def test(client: Client, rig: Administered) -> None:
+        for _ in range(3):
+            await client.ask("POST", "/v1/publish/plant/a", data=b"1")
+        await client.ask("POST", "/v1/limits", json={**LIMIT, "direction": "out", "messages_per_s": 0.01,
+                                                     "messages_burst": 1})
+        assert (await client.ask("GET", "/v1/topics/plant/messages?from=earliest")).status == 200
+        async with client.session.ws_connect(f"http://{client.address}/v1/ws") as socket:
+            await socket.send_json({"type": "pop", "group": "g", "topic": "plant"})
+            assert (await socket.receive_json())["problem"]["code"] == "over_quota"
+    run(test)
+
+
+def test_a_limit_of_a_topic_slows_what_goes_to_that_topic_and_nothing_else() -> None:
+    async def with_rig(client: Client) -> None:
+        async def publish(address: str) -> int:
+            return (await client.ask("POST", f"/v1/publish/{address}", data=b"1")).status
+
+        async def many(*addresses: str) -> int:
+            messages = [{"address": address, "value": "1"} for address in addresses]
+            return (await client.ask("POST", "/v1/publish", json={"messages": messages})).status
+
+        async def half(address: str) -> int:
+            return (await client.ask("POST", f"/v1/transactions?group=shop&address={address}", data=b"1")).status
+
+        for of in ("topic:plant", "address:fleet/7/#"):
+            await client.ask("POST", "/v1/limits", json={"of": of, "messages_per_s": 1})
+        assert [await publish("plant/a"), await publish("plant/b")] == [201, 201]
+        over = await client.ask("POST", "/v1/publish/plant/a", data=b"1")
+        assert (over.status, over.code, over.headers["Retry-After"]) == (429, "over_quota", "1")
+        assert [await publish("fleet/7/gps"), await publish("fleet/7/gps"), await publish("fleet/7")] == [201, 201, 429]
+        assert [await publish("fleet/8"), await many("fleet/8", "other"), await half("fleet/8")] == [201, 201, 201]
+        assert [await many("plant/a"), await many("other", "plant/a"), await half("plant/a")] == [429, 429, 429]
+        rig.clock.advance(1000)
+        assert [await publish("plant/a"), await publish("fleet/7/gps")] == [201, 201]
+        await client.ask("POST", "/v1/limits", json={**LIMIT, "messages_per_s": 1})
+        assert [await publish("other"), await publish("other"), await publish("another")] == [201, 201, 429]
+    rig = Administered(allow_anonymous=True)
+    run_door(with_rig, admission=lambda kernel: rig.admission, services={
+        "accounts": rig.administration, "now_ms": rig.clock.now_ms, "transactions": Begins()})

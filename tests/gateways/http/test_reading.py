@@ -90,7 +90,7 @@ def test_a_message_as_json() -> None:
         assert message == {
             "id": str((1 << 60) + 1), "topic": "plant", "partition": message["partition"], "offset": 0, "key": "line1",
             "value_base64": "/w==", "headers": [["unit", "C"]], "address": "plant/line1", "timestamp": NOW_MS,
-            "door": "1", "content_type": "x/y"}
+            "door": "mqtt", "content_type": "x/y"}
     run_door(test)
 
 

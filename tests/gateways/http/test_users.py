@@ -52,6 +52,24 @@ def test_a_user_from_making_to_deleting() -> None:
     run(test)
 
 
+def test_a_name_is_found_however_it_is_typed() -> None:
+    """Some keyboards and file systems make two characters of an accented one; who logs in is told apart by neither."""
+    async def test(client: Client, rig: Administered) -> None:
+        typed = "/v1/users/e%CC%81va"                            # e, and an accent behind it
+        made = await client.ask("PUT", typed, json={"groups": ["ops"]})
+        assert (made.status, made.json["name"]) == (201, "\u00e9va")
+        assert (await client.ask("GET", typed)).json == (await client.ask("GET", "/v1/users/%C3%A9va")).json
+        key = await client.ask("POST", f"{typed}/keys", json={"name": "ingest"})
+        assert key.status == 201
+        assert (await client.ask("DELETE", f"{typed}/keys/{key.json['id']}")).status == 204
+        assert await refused(client, "PUT", typed, json={}, headers={"If-None-Match": "*"}) == (
+            412, "precondition_failed")
+        assert (await client.ask("DELETE", typed)).status == 204
+        assert await refused(client, "GET", "/v1/users/%C3%A9va") == (404, "unknown_user")
+        assert await refused(client, "GET", "/v1/users/%E2%80%AE") == (404, "unknown_user")
+    run(test)
+
+
 def test_of_many_who_make_the_same_user_at_once_one_is_told_that_it_is_new() -> None:
     async def test(client: Client, rig: Administered) -> None:
         changing: Any = client.door.changing

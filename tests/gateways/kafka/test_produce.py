@@ -89,6 +89,15 @@ def test_why_a_batch_is_not_held(refusal: Exception, code: int) -> None:
     assert peer.services.door("kafka")._submitted == {}
 
 
+@pytest.mark.parametrize(("refusal", "code"), [
+    (errors.QueueFull("queue 'q' is full"), 44), (errors.KeptFull("x"), 56), (errors.StorageFull("x"), 56)])
+def test_why_a_batch_is_not_stored(refusal: errors.KernelError, code: int) -> None:
+    peer = peer_with_topic()
+    peer.kernel.refusal = refusal
+    answer = send(peer, 9, {("plant", 1): batch(b"a")})["plant", 1]
+    assert (answer.error_code, answer.error_message) == (code, str(refusal))
+
+
 def test_a_transactional_id_takes_the_right_to_transact() -> None:
     peer = peer_with_topic(decision=lambda _, operation, name: operation is not Operation.TRANSACT)
     answers = send(peer, 9, {("plant", index): in_transaction(b"a") for index in (0, 1)}, transactional_id="t")

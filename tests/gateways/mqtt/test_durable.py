@@ -253,6 +253,33 @@ def test_the_receive_maximum_is_shared() -> None:
     assert sorted(seen.value for seen in more) == [b"kept", b"new"]
 
 
+@pytest.mark.parametrize("receive_maximum", [1, 2, 3])
+@pytest.mark.parametrize("beside", ["$share/workers/s/#", "$from/earliest/s/#"])
+def test_what_comes_beside_a_session_and_what_it_sends_stay_within_the_receive_maximum_together(
+        beside: str, receive_maximum: int) -> None:
+    hub = FakeHub()
+    client = sleeper(hub, ("plant/#", 1), properties=[*KEEPS, (0x21, receive_maximum)])
+    publisher = Client(hub, "publisher")
+    if beside.startswith("$from"):
+        publisher.ask(*[publish_packet("s/1", b"%d" % at, at + 1) for at in range(5)])
+        client.send(subscribe_packet(2, (beside, 1)))
+    else:
+        client.ask(subscribe_packet(2, (beside, 1)))
+        publisher.send(*[publish_packet("s/1", b"%d" % at, at + 1) for at in range(5)])
+    publisher.send(*[publish_packet("plant/1", b"%d" % at, at + 1) for at in range(5, 10)])
+    in_flight: list[int] = []
+    values: list[bytes] = []
+    for _ in range(20):
+        hub.kernel.flush()
+        seen = client.received()
+        values += [each.value for each in seen]
+        in_flight += [each.packet_id for each in seen]
+        assert len(in_flight) <= receive_maximum
+        if in_flight:
+            client.send(ack_packet(PUBACK, in_flight.pop()))
+    assert sorted(values) == [b"%d" % at for at in range(10)]
+
+
 def test_an_unsubscribed_filter_is_gone_when_the_client_is_told() -> None:
     hub = FakeHub()
     client = sleeper(hub, ("plant/#", 1))

@@ -1,6 +1,8 @@
 """A client that publishes more than it may: what waits, what goes on, and what is refused in MQTT's words."""
 from __future__ import annotations
 
+import pytest
+
 from gatehouse.gateways.kit import FakeHub
 from gatehouse.gateways.mqtt import reasons
 from gatehouse.gateways.mqtt.config import MqttConfig
@@ -175,6 +177,37 @@ def test_what_goes_out_is_held_back_and_nothing_of_qos_1_is_lost() -> None:
     assert 18 <= len(got) <= 22
     hub.advance(1_500)
     assert [value for value, _ in got + received(link)] == [b"%d" % number for number in range(30)]
+
+
+@pytest.mark.parametrize("asked", ["t", "$share/workers/t", "$from/earliest/t"])
+def test_a_limit_of_bytes_is_little_overdrawn(asked: str) -> None:
+    """Also beside one of messages that allows many."""
+    hub = FakeHub()
+    publisher, client = Client(hub, "publisher"), Client(hub, "sub")
+    packets = [publish_packet("t", b"x" * 1_000, 0) for _ in range(60)]
+    set_limit(hub, "client:sub", direction="out", messages_per_s=1_000, bytes_per_s=10_000)
+    if asked.startswith("$from"):
+        publisher.send(*packets)
+        client.subscribe((asked, 0))
+    else:
+        client.subscribe((asked, 0))
+        publisher.send(*packets)
+    hub.kernel.flush()
+    taken = hub.admission.limits.most_used("1", 1)[0]
+    for second in range(1, 5):
+        assert 9_000 * second <= taken.bytes_taken <= 13_000 * second
+        for _ in range(10):
+            hub.advance(100)
+
+
+def test_a_history_is_charged_to_its_topic() -> None:
+    hub = FakeHub()
+    publisher, client = Client(hub, "publisher"), Client(hub, "sub")
+    publisher.ask(*[publish_packet(topic, b"x", at) for at, topic in enumerate(("t/a", "t/b", "t/b"), 1)])
+    set_limit(hub, "topic:t", direction="out", messages_per_s=100)
+    client.subscribe(("$from/earliest/t/#", 1))
+    hub.kernel.flush()
+    assert hub.admission.limits.most_used("1", 1)[0].messages_taken == 3
 
 
 def test_acknowledgements_and_pings_leave_while_messages_are_held_back() -> None:

@@ -76,11 +76,14 @@ def test_elsewhere_they_have_their_own() -> None:
 
 
 def test_a_batch_that_is_sent_again_is_stored_once() -> None:
+    """And each is answered with the time that it was stored at, which its records have."""
     rig, partition_id = new_rig(log_append_time=True)
-    batch = batch_of([(b"a", b"1", ())], producer_id=7, sequence=0)
-    for _ in range(2):
+    sent = [batch_of([(b"a", b"%d" % sequence, ())], producer_id=7, sequence=sequence) for sequence in range(3)]
+    for batch in (*sent, *sent):
+        rig.world.loop.advance(1_000)
         rig.kernel.append_batch(partition_id, batch, rig.witness, "again")
         rig.run()
-    first, second = rig.witness.stored[-2:]
-    assert first.positions == second.positions and first.append_ms == second.append_ms
-    assert rig.kernel.bounds(partition_id) == (0, 1)
+    answers = [(stored.positions, stored.append_ms) for stored in rig.witness.stored[-6:]]
+    assert answers[:3] == answers[3:]
+    assert [record[1] for record in rig.read_partition(partition_id)] == [append_ms for _, append_ms in answers[:3]]
+    assert rig.kernel.bounds(partition_id) == (0, 3)

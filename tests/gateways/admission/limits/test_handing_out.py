@@ -29,6 +29,21 @@ def test_what_is_handed_out_is_charged_to_all_that_apply() -> None:
     assert guard.out_room()[0] == 100
 
 
+def test_a_limit_of_a_topic_or_of_consumers_holds_back_that_alone_where_the_door_asks_for_it() -> None:
+    hub = Limited({"of": "topic:slow", "direction": "out", "messages_per_s": 10},
+                  {"of": "consumers:workers", "direction": "out", "messages_per_s": 10})
+    guard = hub.guard("ann")
+    assert guard.hand_out(15, 0, "slow", "slow/a") == 500 and guard.hand_out(20, 0, consumers="workers") == 1000
+    assert (guard.out_wait_ms(), guard.out_room()) == (1000, (0, 0)), "who cannot tell waits for all"
+    assert [guard.out_wait_ms(topic) for topic in ("slow", "fast", "")] == [500, 0, 0]
+    assert [guard.out_wait_ms("", group) for group in ("workers", "others")] == [1000, 0]
+    hub.rig.world.loop.advance(500)
+    assert [guard.out_wait_ms(), guard.out_wait_ms("slow"), guard.out_wait_ms("", "workers")] == [500, 0, 500]
+    hub.put("0", {"of": "user:ann", "direction": "out", "messages_per_s": 10})
+    guard.hand_out(15, 0, "slow", "slow/a")
+    assert guard.out_wait_ms("fast") == 500, "a limit of everything"
+
+
 def test_who_waits_is_told_to_look_again_within_a_second() -> None:
     hub = Limited({"of": "user:*", "direction": "out", "messages_per_s": 1})
     ann, bob = hub.guard("ann"), hub.guard("bob")
