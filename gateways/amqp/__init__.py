@@ -20,4 +20,5 @@ def open_door(services: Services) -> None:
 
 GATEWAY = GatewaySpec(name="amqp", contract=CONTRACT, door=DOOR, config=AmqpConfig, default_listen=("127.0.0.1:5672",),
                       session=AmqpSession, opened=open_door, columns=(AMQP,), spelling=SPELLING,
+                      tls_tickets=False,       # the Java client's NIO takes one for a frame, and RabbitMQ gives none
                       websockets=(WebSocketRoute("/amqp", ("amqp",)),), http=(MANAGEMENT, METRICS))
