@@ -9,6 +9,7 @@ from gatehouse.gateways.connections.settings import ConnectionSettings
 
 FRAME_MIN_SIZE = 4096          # 0-9-1, 1.2, "Constants": frame-min-size
 LARGE_BYTES = 16 << 20         # of one message, unless `kernel.max_message_bytes` says more
+BUSY_S = 120                   # for which a client may take nothing, where heartbeats are more frequent
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,5 +36,7 @@ class AmqpConfig:
 
 def connection_settings(config: AmqpConfig) -> ConnectionSettings:
     """The bounds of connections. Many clients read nothing while they publish, so deliveries that they have not taken
-    are no reason not to read them: else both sides would wait. Beyond their limit deliveries wait in the queue."""
-    return ConnectionSettings(read_on_bytes=config.max_unsent_bytes + LARGE_BYTES)
+    are no reason not to read them: else both sides would wait. Beyond their limit deliveries wait in the queue. And
+    many take nothing while they are busy with a message: that may last as long as their silence may."""
+    return ConnectionSettings(write_timeout_ms=max(BUSY_S, 2 * config.heartbeat_s) * 1000,
+                              read_on_bytes=config.max_unsent_bytes + LARGE_BYTES)
