@@ -441,6 +441,9 @@ class GatewaySpec:
     alpn: tuple[str, ...] = ()
     """The names of its protocol inside TLS."""
 
+    tls_tickets: bool = True
+    """Whether clients are given what they may resume a session of TLS 1.3 with."""
+
     reads_when_congested: bool = False
     """Whether its peers are read while the kernel has more pending than is good: where not all that they ask for is
     stored, and what is waits by itself."""

@@ -24,9 +24,9 @@ A connection feeds a `contract.Session` and is its `contract.Link`. The rules it
   after the end: it collects a turn's buffers and sends them together, whether it is native or the event loop's
   (`accepting`). (To do the same in Python, with `os.write` or `socket.send`, costs a third more user time than the
   event loop's transport.)
-- A peer that does not take its answers is not asked for more questions: above `high_water_bytes` it is not read, what
-  it has not taken is charged to the budget of all connections, and when it takes nothing for `write_timeout_ms` the
-  connection is aborted.
+- A peer that does not take its answers is not asked for more questions: above `high_water_bytes` it is not read (its
+  door may say that it is, up to `read_on_bytes`), what it has not taken is charged to the budget of all connections,
+  and when it takes nothing for `write_timeout_ms` the connection is aborted.
 - While the kernel is congested, whoever sends is not read until `kernel.on_relief`.
 - A session has one wish to be woken (`Wakeups`), whatever it waits for.
 - A peer that resets is ordinary. An exception out of a session is our own fault: one traceback in the log, this one
@@ -608,11 +608,10 @@ class Connection(asyncio.Protocol):
         return False
 
     def pause_writing(self) -> None:
-        self.hold(WRITER_SLOW)
         if not self._idle & ENDING:
             self.write = self._write_counted
             self.write_many = self._write_many_counted
-        self._charge(self.unsent_bytes)
+        self._note_untaken(self.unsent_bytes)
         self._watch_writes()
 
     def resume_writing(self) -> None:
@@ -730,7 +729,7 @@ class Connection(asyncio.Protocol):
             transport.write(data)
             unsent = self.unsent_bytes
             self._written += unsent - before             # which are more than `data` has, under TLS
-            self._charge(unsent)
+            self._note_untaken(unsent)
 
     def _write_many_counted(self, parts: list[bytes]) -> None:
         transport = self._transport
@@ -739,7 +738,14 @@ class Connection(asyncio.Protocol):
             transport.writelines(parts)
             unsent = self.unsent_bytes
             self._written += unsent - before
-            self._charge(unsent)
+            self._note_untaken(unsent)
+
+    def _note_untaken(self, unsent: int) -> None:  # decision 363
+        """So much waits for a slow peer."""
+        self._charge(unsent)
+        listener = self._listener
+        if unsent > listener.unsent.allowed(listener.settings.read_on_bytes):
+            self.hold(WRITER_SLOW)
 
     def _charge(self, unsent: int) -> None:
         self._listener.unsent.charge(unsent - self._charged)

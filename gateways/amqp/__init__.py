@@ -5,7 +5,7 @@ from gatehouse.gateways.amqp.addresses import SPELLING
 from gatehouse.gateways.amqp.broker import DOOR_NAME, Broker
 from gatehouse.gateways.amqp.codec import DOOR
 from gatehouse.gateways.amqp.column import AMQP
-from gatehouse.gateways.amqp.config import AmqpConfig
+from gatehouse.gateways.amqp.config import AmqpConfig, connection_settings
 from gatehouse.gateways.amqp.management import MANAGEMENT, METRICS
 from gatehouse.gateways.amqp.queues import KernelQueues
 from gatehouse.gateways.amqp.session import AmqpSession
@@ -20,4 +20,6 @@ def open_door(services: Services) -> None:
 
 GATEWAY = GatewaySpec(name="amqp", contract=CONTRACT, door=DOOR, config=AmqpConfig, default_listen=("127.0.0.1:5672",),
                       session=AmqpSession, opened=open_door, columns=(AMQP,), spelling=SPELLING,
+                      connection_settings=connection_settings,
+                      tls_tickets=False,       # the Java client's NIO takes one for a frame, and RabbitMQ gives none
                       websockets=(WebSocketRoute("/amqp", ("amqp",)),), http=(MANAGEMENT, METRICS))

@@ -5,8 +5,11 @@ from dataclasses import dataclass, field
 
 from gatehouse.gateways.amqp.arguments import MAX_EXPIRY_MS
 from gatehouse.gateways.connections.capacity import PER_ADDRESS
+from gatehouse.gateways.connections.settings import ConnectionSettings
 
 FRAME_MIN_SIZE = 4096          # 0-9-1, 1.2, "Constants": frame-min-size
+LARGE_BYTES = 16 << 20         # of one message, unless `kernel.max_message_bytes` says more
+BUSY_S = 120                   # for which a client may take nothing, where heartbeats are more frequent
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +32,11 @@ class AmqpConfig:
     blocked_after_ms: int = field(default=1_000, metadata={
         "help": "a publisher that is not read for so long is told so by connection.blocked", "min": 1})
     max_connections_per_address: int = field(default=0, metadata=PER_ADDRESS)
+
+
+def connection_settings(config: AmqpConfig) -> ConnectionSettings:
+    """The bounds of connections. Many clients read nothing while they publish, so deliveries that they have not taken
+    are no reason not to read them: else both sides would wait. Beyond their limit deliveries wait in the queue. And
+    many take nothing while they are busy with a message: that may last as long as their silence may."""
+    return ConnectionSettings(write_timeout_ms=max(BUSY_S, 2 * config.heartbeat_s) * 1000,
+                              read_on_bytes=config.max_unsent_bytes + LARGE_BYTES)

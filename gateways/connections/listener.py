@@ -51,8 +51,7 @@ class Listener:
         self._config = config
         self._room = Room(capacity, self.counts, getattr(config, "max_connections_per_address", 0),
                           most=self.settings.max_connections, spare=self.settings.spare_connections)
-        self._ports = Ports(self, lambda listen: Connection(self, listen), spec.alpn,
-                            lambda: self.wall_ms())
+        self._ports = Ports(self, lambda listen: Connection(self, listen), spec, lambda: self.wall_ms())
         self._subprotocols = tuple(dict.fromkeys(each for route in spec.websockets for each in route.subprotocols))
         self.stopping = False
         self._drained = asyncio.Event()

@@ -22,7 +22,7 @@ from gatehouse.gateways.tls.transport import Doorstep, TlsTransport
 if TYPE_CHECKING:
     from asyncio.trsock import TransportSocket
 
-    from gatehouse.gateways.contract import Listen
+    from gatehouse.gateways.contract import GatewaySpec, Listen
 
 KEEP_ALIVE_S: Final = (120, 30, 4)    # TCP's own: idle time, interval, probes. A peer that has vanished holds no
                                       # descriptor for longer, whatever its protocol asks for
@@ -66,14 +66,14 @@ class _Port:
 
 
 class Ports:
-    """The addresses of one door. `make` makes the protocol of a connection, `alpn` names it inside TLS."""
+    """The addresses of one door, `spec`. `make` makes the protocol of a connection."""
 
-    def __init__(self, doorstep: Doorstep, make: Callable[[Listen], asyncio.Protocol], alpn: Sequence[str],
+    def __init__(self, doorstep: Doorstep, make: Callable[[Listen], asyncio.Protocol], spec: GatewaySpec,
                  wall_ms: Callable[[], int]) -> None:
         self._wall_ms = wall_ms
         self._doorstep = doorstep
         self._make = make
-        self._alpn = alpn
+        self._spec = spec
         self._ports: dict[Key, _Port] = {}
 
     async def open(self, listens: Iterable[Listen]) -> list[str]:
@@ -129,7 +129,8 @@ class Ports:
         self._ports = {}
 
     def _context(self, listen: Listen) -> ssl.SSLContext | None:
-        return None if listen.tls is None else server_context(listen.tls, self._alpn)
+        spec = self._spec
+        return None if listen.tls is None else server_context(listen.tls, spec.alpn, tickets=spec.tls_tickets)
 
     async def _open(self, port: _Port) -> None:
         port.server = await accept(port.listen.host, port.listen.port, lambda: self._accept(port))

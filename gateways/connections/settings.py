@@ -16,7 +16,8 @@ class ConnectionSettings:
     """What the shared connection may hold for one peer."""
 
     high_water_bytes: int = field(default=FLOOR_BYTES, metadata={
-        "help": "bytes written but not taken by the peer above which nothing more is read from it"})
+        "help": "bytes written but not taken by the peer above which it counts as slow, and nothing more is read from "
+                "it"})
     low_water_bytes: int = field(default=FLOOR_BYTES // 4, metadata={"help": "bytes at which reading goes on"})
     write_timeout_ms: int = field(default=30_000, metadata={
         "help": "a peer that takes none of what is waiting for it for this long is disconnected"})
@@ -27,6 +28,9 @@ class ConnectionSettings:
     linger_ms: int = field(default=0, metadata={
         "help": "after a session has closed a connection for a reason, so long the peer is read and not listened to, "
                 "unless it closes sooner: else what it has sent unread would cost it the goodbye; 0: not at all"})
+    read_on_bytes: int = field(default=0, metadata={
+        "help": "bytes up to which a slow peer is read all the same, as far as the budget of all connections allows: "
+                "for clients that take nothing while they send"})
     drain_s: float = field(default=10.0, metadata={
         "help": "seconds that sessions get to answer and say goodbye when the hub stops"})
 

@@ -73,13 +73,16 @@ class Resumed:
         return ends_ms_of(tls.getpeercert()) > now_ms and (list_ends is None or list_ends.timestamp() * 1000 > now_ms)
 
 
-def server_context(settings: TlsSettings, alpn: Sequence[str] = ()) -> ssl.SSLContext:
-    """The context of a listener, its files read. `alpn` names what is spoken inside. Raises TlsFault."""
+def server_context(settings: TlsSettings, alpn: Sequence[str] = (), *, tickets: bool = True) -> ssl.SSLContext:
+    """The context of a listener, its files read. `alpn` names what is spoken inside. `tickets`: whether
+    clients are given what they may resume a session of TLS 1.3 with. Raises TlsFault."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = VERSIONS[settings.min_version]
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     if alpn:
         context.set_alpn_protocols(alpn)
+    if not tickets:
+        context.num_tickets = 0
     _load_certificate(context, settings)
     if settings.client_ca is not None:
         _load_authorities(context, settings.client_ca)

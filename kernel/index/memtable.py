@@ -5,6 +5,7 @@
     WrittenBlocks  blocks of the index as checkpoints wrote them lately, for as long as bodies of theirs are in memory:
                    who is some seconds behind needs no thread, no store and no disk
     Pages          what small reads found on the disk: many clients begin at the same place
+    Memtables      all of these, and what a reader finds in them
     Checkpoints    what gathered in memory goes to the store, on another thread, and is let go of here
 
 Entries lie in columns in the order of the log; per partition there is a list of their numbers, made when a reader first

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import amqp
 import paho.mqtt.client as paho
 import pika
 import pytest
@@ -57,6 +58,28 @@ def test_confirms_count_from_where_they_were_asked_for(channel: BlockingChannel)
         channel.basic_publish("", queue, b"after")
         assert acks[-1] == (number, False)
     assert len(bodies(channel, queue)) == 7
+
+
+def test_a_client_may_publish_while_it_takes_no_deliveries(hub: RunningHub) -> None:
+    """It has one thread, which writes and reads in turn, and the system keeps little for it."""
+    body, count = "x" * 100_000, 200
+    small = {socket.SO_RCVBUF: 1 << 16, socket.SO_SNDBUF: 1 << 16}
+    with amqp.Connection(f"127.0.0.1:{hub.port('amqp')}", write_timeout=WAIT_S) as connection:
+        for option, size in small.items():
+            connection.transport.sock.setsockopt(socket.SOL_SOCKET, option, size)
+        channel = connection.channel()
+        waiting, results = (channel.queue_declare(exclusive=True).queue for _ in range(2))
+        for _ in range(count):
+            channel.basic_publish(amqp.Message(body), routing_key=waiting)
+        taken: list[amqp.Message] = []
+        channel.basic_consume(waiting, no_ack=True, callback=taken.append)
+        while not taken:
+            connection.drain_events(WAIT_S)
+        for _ in range(count):
+            channel.basic_publish(amqp.Message(body), routing_key=results)
+        while len(taken) < count:
+            connection.drain_events(WAIT_S)
+        until(lambda: channel.queue_declare(results, passive=True).message_count == count)
 
 
 # ---- limits and times

@@ -189,6 +189,18 @@ def test_what_curl_and_openssl_see(stage: Stage) -> None:
         assert "Compression: NONE" in talk.stdout
 
 
+@pytest.mark.parametrize("door,hello", [("http", b"GET /healthz HTTP/1.1\r\nHost: hub\r\n\r\n"),
+                                        ("amqp", b"AMQP\0\0\x09\x01")])
+def test_amqp_clients_get_no_tickets(stage: Stage, door: str, hello: bytes) -> None:
+    """They come before the door's first answer: the Java client's NIO reads zeros where one was."""
+    with socket.create_connection(("localhost", stage.ports(door)[1]), timeout=WAIT_S) as plain, \
+            stage.context().wrap_socket(plain, server_hostname="localhost") as wrapped:
+        wrapped.sendall(hello)
+        assert wrapped.recv(1)
+        assert wrapped.version() == "TLSv1.3"
+        assert wrapped.session is not None and wrapped.session.has_ticket is (door != "amqp")
+
+
 def test_a_client_that_trusts_another_authority_goes_and_is_counted(stage: Stage) -> None:
     before = stage.metric("gatehouse_connections_closed_total", door="http", reason="tls_refused_by_peer")
     refused = stage.curl("/healthz", ca=stage.foreign.file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pytest
 
 from gatehouse.gateways.amqp import codec, properties
-from gatehouse.gateways.amqp.config import AmqpConfig
+from gatehouse.gateways.amqp.config import AmqpConfig, connection_settings
 from gatehouse.gateways.amqp.methods import encode_method
 from gatehouse.gateways.amqp.tables import encode_table, text, typed
 from gatehouse.gateways.door_side import FLOOR_BYTES
@@ -477,3 +477,8 @@ def test_names_that_are_made_up_differ(client: Client) -> None:
     names = {client.ask("queue.declare")[0][2]["queue"] for _ in range(3)}
     assert len(names) == 3
     assert all(name.startswith("amq.gen-") and len(name) == 30 for name in names)
+
+
+@pytest.mark.parametrize(("heartbeat_s", "busy_s"), [(0, 120), (60, 120), (300, 600)])
+def test_a_client_may_be_busy_with_a_message_for_as_long_as_it_may_be_silent(heartbeat_s: int, busy_s: int) -> None:
+    assert connection_settings(AmqpConfig(heartbeat_s=heartbeat_s)).write_timeout_ms == busy_s * 1000

@@ -375,6 +375,30 @@ def test_a_peer_that_does_not_read_is_not_read_and_goes_on_when_it_does(plain: b
     run(test, plain=plain)
 
 
+@pytest.mark.parametrize("plain", [False, True], ids=["uvloop", "asyncio"])
+def test_a_slow_peer_is_read_on_where_its_door_says_so_up_to_a_limit(plain: bool) -> None:
+    async def test() -> None:
+        lenient = ConnectionSettings(64 * 1024, 16 * 1024, write_timeout_ms=60_000, read_on_bytes=6 << 20)
+        async with Stage(settings=lenient) as stage:
+            reader, writer = await stage.connect(receive_bytes=8192)
+            writer.write(b"F")
+            await until(lambda: stage.sessions and stage.sessions[0].link.unsent_bytes > 64 * 1024)
+            session, = stage.sessions
+            writer.write(b"question")
+            await until(lambda: session.seen == b"Fquestion")
+            for _ in range(64):
+                session.link.write(b"z" * 65536)         # more than it may be
+            writer.write(b"another")
+            await turns(50)
+            assert session.seen == b"Fquestion"
+            await reader.readexactly(64 * 65536)
+            assert await reader.readexactly(8) == b"question"
+            await reader.readexactly(64 * 65536)
+            assert await reader.readexactly(7) == b"another"
+            assert session.link.unsent_bytes == 0
+    run(test, plain=plain)
+
+
 def test_a_peer_that_takes_nothing_is_cut_off_after_the_time_limit() -> None:
     async def test() -> None:
         async with Stage(settings=SMALL) as stage:
