@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from gatehouse import runtime
+from gatehouse.gateways import runtime
 from gatehouse.gateways.runtime import LONG_S, WINDOW_S, ClockTimer, Completions, HubLoop, Longest, Stall, ThreadWorker
 
 # --- threads ------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gatehouse.gateways.admission import login
+from gatehouse.gateways.admission import login, scram
 from gatehouse.gateways.admission.accounts import User
 from gatehouse.gateways.admission.attempt import CHECKS_AT_ONCE, CHECKS_WAITING_MAX, QUEUE_MAX
 from gatehouse.gateways.admission.credentials import Credentials
@@ -242,7 +242,7 @@ def test_one_device_with_an_old_password_does_not_slow_those_that_share_its_addr
 def test_a_name_of_64_kibibytes_is_not_prepared(monkeypatch: pytest.MonkeyPatch) -> None:
     """SASLprep of some letters is eighteen others: this one took more than a second of everybody's time."""
     prepared: list[str] = []
-    monkeypatch.setattr(login, "saslprep", lambda name: prepared.append(name) or name)
+    monkeypatch.setattr(scram, "saslprep", lambda name: prepared.append(name) or name)
     rig = Flood()
     told = rig.ask("\ufdfa" * 21_000, "guess")
     rig.run(1_000)
