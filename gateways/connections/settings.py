@@ -17,7 +17,7 @@ class ConnectionSettings:
 
     high_water_bytes: int = field(default=FLOOR_BYTES, metadata={
         "help": "bytes written but not taken by the peer above which it counts as slow, and nothing more is read from "
-                "it"})
+                "it, unless `read_on_bytes` is more"})
     low_water_bytes: int = field(default=FLOOR_BYTES // 4, metadata={"help": "bytes at which reading goes on"})
     write_timeout_ms: int = field(default=30_000, metadata={
         "help": "a peer that takes none of what is waiting for it for this long is disconnected"})

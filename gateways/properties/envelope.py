@@ -2,7 +2,8 @@
 
 One row per field, here; one column per protocol, in its door (`gateways/NAME/column.py`). A field's name is its record
 header: what a Kafka client reads and writes. A cell says where a protocol keeps the field and in which shape.
-`to_door` and `from_door` do what a column says; `explain` shows it; every cell has a test.
+`to_door` and `from_door` do what a column says, for the doors that call them (MQTT 5 has its own properties at hand and
+converts them itself); `explain` shows it; every cell has a test.
 
 A message keeps its own protocol's properties as they came and gives them back unchanged there; this table is for the
 crossing.
