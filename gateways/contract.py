@@ -97,8 +97,8 @@ class Link(Protocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """Written but not yet taken by the peer's socket. Above `high_water_bytes`, or `read_on_bytes` where that is more,
-        the peer's requests are not read."""
+        """Written but not yet taken by the peer's socket. Above `high_water_bytes`, or `read_on_bytes` where that is
+        more, the peer's requests are not read."""
 
     @property
     def is_read(self) -> bool:
