@@ -395,10 +395,10 @@ class Memtables:
 
     # ---- what readers find here
 
-    def pieces(self, partition_id: int, offset: int, next_offset: int, max_bytes: int, max_records: int,
-               read_before: bool) -> list[Piece] | None:
-        """The pieces from the offset on, if index and bodies are all in memory; `read_before`: what was read from the
-        disk lately may be given again."""
+    def pieces(self, partition_id: int, offset: int, next_offset: int, max_bytes: int, max_records: int = 0,
+               read_before: bool = False) -> list[Piece] | None:
+        """The pieces from the offset on, if index and bodies are all in memory; `next_offset` is the partition's,
+        `max_records` 0: as many as there are, `read_before`: what was read from the disk lately may be given again."""
         if max_records and read_before:
             pages = self.pages.get(partition_id, offset, max_records)
             if pages is not None and (len(pages) == 1 or bytes_of(pages) <= max_bytes):

@@ -236,11 +236,11 @@ class Reader:
             with_kept = kept or first < start
             if left <= 0:              # decision 314: it is not looked for where it has no room
                 if len(cold) * LOOK_BYTES < cold_bytes and (
-                        offset < start or self._needs_disk(partition_id, offset)):
+                        offset < start or self._memtables.pieces(partition_id, offset, high, 1) is None):
                     cold.append((answer, Want(partition_id, offset, partition_max_bytes, with_kept, max_records)))
                 continue
-            pieces = None if offset < start else self._from_memory(
-                Want(partition_id, offset, min(partition_max_bytes, left), with_kept, max_records))
+            pieces = None if offset < start else self._memtables.pieces(
+                partition_id, offset, high, min(partition_max_bytes, left), max_records, read_before=not with_kept)
             if pieces is not None:
                 answer.pieces = pieces
                 left -= bytes_of(pieces)
@@ -284,15 +284,6 @@ class Reader:
             tail_bytes = LOOK_BYTES
         through.submit(ColdRead(max_bytes, exactly, plans),
                        partial(self._cold_done, through, max_bytes, exactly, answers, cold, on_done))
-
-    def _from_memory(self, want: Want) -> list[Piece] | None:
-        """The pieces, if index and bodies are all in memory."""
-        return self._memtables.pieces(want.partition_id, want.offset, self._watermarks.next_offset(want.partition_id),
-                                      want.max_bytes, want.max_records, read_before=not want.kept)
-
-    def _needs_disk(self, partition_id: int, offset: int) -> bool:
-        """Whether what comes first is not in memory."""
-        return self._from_memory(Want(partition_id, offset, 1, False)) is None
 
     def _memtable_entries(self, partition_id: int, offset: int, max_bytes: int, max_records: int) -> list[Entry]:
         """The entries in memory from the offset on, within the limits, as the store would have them."""

@@ -54,6 +54,7 @@ NULL: Final = b"\x01"          # the varint -1
 SMALL_LIMIT: Final = 1 << 14
 MAX_HEADERS: Final = 10_000    # of one record
 CARRIED_HEADERS: Final = MAX_HEADERS - 10       # of one that enters: its address, and its deaths, are added here
+FEW_HEADERS_BYTES: Final = 2 * CARRIED_HEADERS    # so many bytes hold no more than these: one has two at least
 SENT_HEADERS: Final = CARRIED_HEADERS - 10      # of what a sender sends: a link adds some of its own
 MAX_TIME_MS: Final = 1 << 61   # either side of 1970: differences of times fit 64 bits, too
 
@@ -112,8 +113,8 @@ def add_header(headers: bytes, extra: bytes, extra_count: int = 1) -> bytes:
 
 
 def are_too_many(headers: bytes) -> bool:
-    """Whether these are more headers than a message may enter with; one has two bytes at least."""
-    return len(headers) > 2 * CARRIED_HEADERS and read_varint(headers, 0)[0] > CARRIED_HEADERS
+    """Whether these are more headers than a message may enter with."""
+    return len(headers) > FEW_HEADERS_BYTES and read_varint(headers, 0)[0] > CARRIED_HEADERS
 
 
 def without_headers(headers: bytes, names: Container[bytes]) -> bytes:

@@ -48,6 +48,7 @@ from gatehouse.kernel.message import (
 )
 from gatehouse.kernel.records.batch import (
     CARRIED_HEADERS,
+    FEW_HEADERS_BYTES,
     NULL,
     PLACE_BYTES,
     SMALL,
@@ -150,7 +151,7 @@ def check(messages: list[Entering], refresh: Callable[[Placement], None],
                                   f"{placement.topic or placement.address} takes: {limit}")
         if headers is plain:
             continue
-        if len(headers) > 2 * CARRIED_HEADERS and are_too_many(headers):
+        if len(headers) > FEW_HEADERS_BYTES and are_too_many(headers):       # no call for nearly every message
             raise MessageTooLarge(f"a message has at most {CARRIED_HEADERS} headers")
         plain = headers
         # their names begin with the same byte, and looking for a number is quick; not `STATED in headers`: Python first
